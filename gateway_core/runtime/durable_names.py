@@ -7,6 +7,7 @@ import json
 import logging
 import os
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 from ..config.model import GatewayConfig
@@ -54,16 +55,27 @@ class NameRecord:
         lines = [{**{key: getattr(n.name, key) for key in _KEPT}, "used": n.used} for n in after]
         text = json.dumps({"format": 1, "names": lines}, default=dict)
         if text == self._text or (not lines and not self._text):
+            self._close()
             return
         new = self._path.with_name(f".{FILE}.new")
         try:
             private_folder(self._path.parent)
-            new.write_text(text, encoding="utf-8")
-            new.chmod(0o600)
+            with open(new, "w", encoding="utf-8") as file:
+                new.chmod(0o600)
+                file.write(text)
+                file.flush()
+                os.fsync(file.fileno())  # an empty file after a power failure would give sessions new names
             os.replace(new, self._path)
         except OSError as e:
             log.warning("the names that this config uses can't be noted in %s: %s", self._path, one_line(e))
         self.noted, self._text = after, text
+
+    def _close(self) -> None:
+        """The file stays as it is; other users may not read it."""
+        with suppress(OSError):
+            if self._path.stat().st_mode & 0o077:
+                self._path.chmod(0o600)
+                log.warning("%s was open to other users: took it from them", self._path)
 
 
 class ConfigNames:

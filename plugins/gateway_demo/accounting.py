@@ -63,10 +63,9 @@ def _ingress(ledger: Ledger, status: GatewayStatus) -> Iterator[Check]:
         f"{ledger.sent:,} sent = {accepted:,} accepted + {refused:,} refused",
         ledger.sent == accepted + refused and not ledger.surprises,
     )
-    sound = [id for id, e in ledger.refused.items() if not e.broken]
-    taken = [id for id, e in ledger.accepted.items() if e.broken]
+    without = sum(e.without_subject for e in ledger.accepted.values())
     yield Check(
-        "ingress", f"{refused:,} refused = the rows without a tail number (empty subject)", not sound and not taken
+        "ingress", f"{without:,} rows without a tail number came in without their empty subject", not ledger.refused
     )
     broker = status.brokers[0]
     again = f" ({len(ledger.resent)} resent after a lost connection)" if ledger.resent else ""

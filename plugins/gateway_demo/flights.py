@@ -37,8 +37,9 @@ class FlightEvent:
         return hashlib.sha256(self.data).hexdigest()
 
     @property
-    def broken(self) -> bool:
-        """The flight has no tail number, so the event's `subject` is empty, which CloudEvents forbids."""
+    def without_subject(self) -> bool:
+        """The flight has no tail number, so the event's `subject` is empty, which CloudEvents forbids: the gateway
+        leaves it out."""
         return not self.attributes["subject"]
 
 

@@ -21,15 +21,13 @@ class Request:
 
 
 def requests(events: Iterable[FlightEvent], host: str, path: str) -> Iterator[Request]:
-    """Turns events into requests: a third each in binary mode, in structured mode, and in batches of 100. Invalid
-    events are always sent alone, so that they don't fail a batch.
-    """
+    """Turns events into requests: a third each in binary mode, in structured mode, and in batches of 100."""
     head = f"POST {path} HTTP/1.1\r\nhost: {host}\r\n".encode()
     batch: list[FlightEvent] = []
     for n, event in enumerate(events):
         if n % 3 == 0:
             yield _binary(head, event)
-        elif n % 3 == 1 or event.broken:
+        elif n % 3 == 1:
             yield _structured(head, event)
         else:
             batch.append(event)

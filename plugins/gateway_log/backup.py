@@ -44,9 +44,9 @@ _NAMES = {"gateway.json", "scratch"}
 _KEPT_HERE = {"admin.token", "audit"}
 """A backup goes to other people and places: it lets nobody into the gateway, and tells of nobody."""
 
-OWN = frozenset({"log", "dead-letter", "applied", "files", "spark", "mqtt", "kafka"})
-"""The folders of the data directory with events, triggers and positions. What else is there may be someone's token or
-key, and is restored only for those who ask for it."""
+OWN = frozenset({"log", "dead-letter", "applied", "files", "spark", "mqtt", "kafka", "names.json"})
+"""What the data directory has of events, triggers, positions and names of sessions. What else is there may be someone's
+token or key, and is restored only for those who ask for it."""
 
 ReportProgress = Callable[[str, int, int], None]
 """Called with the current file, the bytes done, and the total bytes."""

@@ -140,7 +140,7 @@ def test_the_console_can_be_switched_off(tmp_path: Path) -> None:
 @pytest.mark.usefixtures("processes")
 def test_a_switch_that_is_neither_on_nor_off_is_a_fault(tmp_path: Path) -> None:
     (tmp_path / "tidegate.yaml").write_text(CONFIG)
-    for command, code in (("check", 1), ("run", 3)):
+    for command, code in (("check", 1), ("run", 1)):
         ran = tidegate(command, env={"TIDEGATE_CONSOLE": "no", "TIDEGATE_ADMIN": "off"}, cwd=tmp_path)
         assert ran.returncode == code
         assert "TIDEGATE_CONSOLE: expected on or off" in ran.stderr + ran.stdout

@@ -138,7 +138,7 @@ def test_every_shipped_component_is_decided_on() -> None:
     assert closed == {
         "sink pull": {"*"},
         "sink spark": {"*"},
-        "sink websocket": {"anonymous", "listen", "origins", "path", "tls", "limits"},
+        "sink websocket": {"anonymous", "hosts", "listen", "origins", "path", "tls", "limits"},
     }, "decide whether an applied trigger may use it (gateway_admin.permits)"
 
 
