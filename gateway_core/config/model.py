@@ -86,6 +86,13 @@ class DeliveryConfig(Config):
         return RETRY_FOR_S if self.retry is None else float("inf")
 
     @property
+    def unmet_wait_s(self) -> float | None:
+        """A wait, in seconds, that is longer than `retry_for` lets an event be retried; None if there is none."""
+        first = min(self.backoff_delay_s, self.backoff_max_s)
+        longest = self.backoff_max_s if "backoff_max_s" in self.model_fields_set else first
+        return longest if self.retry_for and self.retry_for < longest else None
+
+    @property
     def slows_down(self) -> bool:
         """Whether the longest wait grows with time."""
         return self.retry is None and "backoff_max_s" not in self.model_fields_set
@@ -250,3 +257,22 @@ class GatewayConfig(Config):
                 others = f"; brokers here: {', '.join(f'`{b}`' for b in self.brokers)}" if self.brokers else ""
                 remedy = f"add it to `brokers`: `{trigger.broker}: {{}}`{others}"
             yield place, f"there is no broker `{trigger.broker}`: the trigger waits for it", remedy
+        yield from self._short_retries()
+
+    def _short_retries(self) -> Iterator[tuple[Place, str, str]]:
+        """Where `retry_for` ends before the longest wait does: for a trigger only if its broker is not at fault."""
+        found = [(("brokers", name), b.delivery, b.delivery) for name, b in self.brokers.items()]
+        for name, trigger in self.triggers.items():
+            broker = self.brokers.get(trigger.broker)
+            if broker is None or broker.delivery.unmet_wait_s is None:
+                policy = trigger.delivery.over(broker.delivery) if broker is not None else trigger.delivery
+                found.append((("triggers", name), trigger.delivery, policy))
+        found += [(("bridges", name), b.delivery, b.delivery) for name, b in self.bridges.items()]
+        for place, own, policy in found:
+            if (wait := policy.unmet_wait_s) is not None:
+                keys = [
+                    name for name in ("retry_for", "backoff_max_s", "backoff_delay_s") if name in own.model_fields_set
+                ]
+                message = f"`retry_for` is {policy.retry_for:g} s, shorter than the longest wait of {wait:g} s"
+                remedy = "set `retry_for` to more, or `backoff_max_s` to less"
+                yield (*place, "delivery", *keys[:1]), f"{message}: the attempt after such a wait is the last", remedy

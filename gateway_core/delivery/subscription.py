@@ -26,7 +26,7 @@ from ..contract.outcome import Stage
 from ..pipeline.guards import FilterGuard, text_of_error
 from . import backoff, reply
 from .dead_letter import WAITS, DeadLetterWriter
-from .deliveries import ALWAYS_HELD, MOST_HELD, Attempts, Budget, Delivery, DeliveryQueue, OrderKeyOf
+from .deliveries import ALWAYS_HELD, MOST_HELD, UNTIMED, Attempts, Budget, Delivery, DeliveryQueue, OrderKeyOf
 from .failures import Failures
 from .schedule import Schedule
 
@@ -531,6 +531,30 @@ class Subscription:
     def dead_lettered_by_stage(self) -> dict[str, int]:
         """The same by the stage at which they failed."""
         return dict(self.dead_letters.written_by_stage) if self.dead_letters is not None else {}
+
+    def retried_until_ns(self, delivery: Delivery) -> int | None:
+        """When an event that has failed is given up at the earliest (Unix time); None if its time has no limit."""
+        limit_s = self._queue.limit_s
+        if delivery.failed_s == UNTIMED or limit_s == float("inf") or delivery in self._replays:
+            return None
+        return self.clock.now_ns() + int((delivery.failed_s + limit_s - self.clock.monotonic()) * 1e9)
+
+    def retries_left(self, delivery: Delivery) -> int | None:
+        """How many retries an event has left; None if their number has no limit."""
+        most = self._most_replayed if delivery in self._replays else self._queue.most
+        return None if most == float("inf") else max(0, int(most) - delivery.attempts)
+
+    def longest_failing(self) -> Delivery | None:
+        """Of the events that have failed and wait for an attempt, the one that failed first."""
+        queue = self._queue
+        failed = [d for d in queue.waiting if d.failed_s != UNTIMED]
+        if self.failures.in_a_row:  # else what is due has not failed, and may be much
+            failed += (d for d in queue.due if d.failed_s != UNTIMED)
+        return min(failed, key=lambda d: d.failed_s, default=None)
+
+    def longest_wait_s(self, delivery: Delivery) -> float:
+        """The longest wait before a retry of an event that has failed, as long as it has by now; in seconds."""
+        return backoff.cap_s(self.policy, self.clock.monotonic() - delivery.failed_s)
 
     def under_way(self) -> Iterator[tuple[str, Delivery]]:
         """Events held without an attempt in flight, each with its state: `due`, `waiting` (for a retry), `behind`

@@ -12,6 +12,7 @@ from ..contract.interfaces import Channel, Feed, ReadingSink
 from ..contract.options import redacted
 from ..contract.status import ChannelStatus, ReaderStatus, SourceStatus
 from ..delivery import Subscription
+from ..delivery.dead_letter import rfc3339
 from .guards import text_of_error
 from .intake import BoundSource
 from .metering import Meter
@@ -74,6 +75,9 @@ def delivery_facts(s: Subscription, meter: Meter | None) -> dict[str, Any]:
     """What the statuses of a trigger and of a bridge have in common (`DeliveryStatus`)."""
     facts: dict[str, Any] = {name: getattr(s, name) for name in _OF_SUBSCRIPTION}
     facts.update(waiting=s.held - s.in_flight, last_error=s.failures.last)
+    if (failing := s.longest_failing()) is not None:
+        until = s.retried_until_ns(failing)
+        facts.update(retried_until=None if until is None else rfc3339(until), longest_wait_s=s.longest_wait_s(failing))
     return {**facts, "attempt": meter.attempt.status(), "delivery": meter.delivery.status()} if meter else facts
 
 

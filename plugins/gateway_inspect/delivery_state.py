@@ -59,7 +59,14 @@ def _subscription_state(subscription: Subscription, id: str, source: str | None,
             clock = subscription.clock
             due_ns = clock.now_ns() + int((delivery.due_s - clock.monotonic()) * 1e9)
             due = rfc3339(due_ns) if state == "waiting" else None
-            held = {"state": state, "attempts": delivery.attempts, "next": due}
+            until = subscription.retried_until_ns(delivery)
+            held = {
+                "state": state,
+                "attempts": delivery.attempts,
+                "next": due,
+                "until": None if until is None else rfc3339(until),
+                "left": subscription.retries_left(delivery),
+            }
             break
     failures = [
         {"at": rfc3339(f.at_ns), "attempt": f.attempt, "code": f.code, "reason": f.reason}
@@ -131,6 +138,8 @@ def _told(
         told["failures"] = where["failures"]
     if where and where["held"] and where["held"]["next"]:
         told["next"] = where["held"]["next"]
+    if where and where["held"] and where["held"]["until"]:
+        told["until"] = where["held"]["until"]
     if dead_letter is not None:
         told["dead_letter"] = dict(dead_letter)
     if given_up is not None:
@@ -206,12 +215,21 @@ def _held(held: Facts, where: Facts) -> tuple[str, str]:
             )
         return "dead_lettering", "its dead letter is being written"
     if held["state"] == "waiting":
-        return "retrying", f"{_times(times)} failed, the next one is at {held['next']}"
+        return "retrying", f"{_times(times)} failed, the next one is at {held['next']}{_how_long(held)}"
     if held["state"] == "behind":
         return "waiting", _why_waiting(where, "it waits behind an earlier event of the same order")
     if times:
-        return "retrying", _why_waiting(where, f"{_times(times)} failed, the next one is due")
+        return "retrying", _why_waiting(where, f"{_times(times)} failed, the next one is due{_how_long(held)}")
     return "waiting", _why_waiting(where, "it waits for its first attempt")
+
+
+def _how_long(held: Facts) -> str:
+    """Until when it is retried, and how often; whichever comes first."""
+    left, until = held["left"], held["until"]
+    ends = [f"until {until}"] if until else []
+    if left is not None:
+        ends.append(f"{left} {'time' if left == 1 else 'times'} more at most")
+    return f"; it is retried {', '.join(ends)}" if ends else ""
 
 
 def _why_waiting(where: Facts, text: str) -> str:

@@ -228,7 +228,7 @@ class ScenarioConfig(Config):
     jitter: Annotated[float, Field(ge=0, le=1)] = 0.5
     """Where each retry delay lies in its range: 0 the shortest, 1 the longest."""
     run_for_s: Seconds | None = None
-    """How much time passes. By default until nothing is left to do, at most one day."""
+    """How much time passes. By default until nothing is left to do, at most two days."""
     expect: ExpectConfig
     """What is expected."""
 

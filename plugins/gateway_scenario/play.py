@@ -24,7 +24,7 @@ from .model import ScenarioConfig, SendConfig
 from .stage import ScenarioError, Stage
 from .staged import StagedRegistry
 
-LONGEST_S = 86_400.0
+LONGEST_S = 172_800.0  # retries take a day by default
 
 
 @dataclass(slots=True)

@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from gateway_testing import FakeClock, MemoryFeed, ScriptedSink
 from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
@@ -21,6 +22,9 @@ from gateway_core.config.model import GatewayConfig
 from gateway_core.config.registry import Registry
 from gateway_core.contract.config_extension import DocumentOrigin
 from gateway_core.contract.errors import ConfigError, Fault
+from gateway_core.contract.event import Event
+from gateway_core.contract.interfaces import Outcome
+from gateway_core.delivery import Subscription
 from tests.budget import examples
 
 SAMPLES = Path(__file__).parent / "manifests"
@@ -262,6 +266,35 @@ def test_a_first_wait_above_our_longest_is_kept(tmp_path: Path) -> None:
     assert (delivery.backoff_delay_s, delivery.backoff_max_s, delivery.retry_after_max_s) == (120, 120, 0)
     own = "brokers: {a: {delivery: {backoff_max_s: 600}}}\n"
     assert _load(tmp_path, own + text).brokers["a"].delivery.backoff_max_s == 600
+
+
+@pytest.mark.spec("SAFE-82")
+@pytest.mark.parametrize(
+    ("of_broker", "of_trigger", "attempts", "seconds"),
+    [
+        ("", "", None, 86_400),
+        ("", "delivery: {backoffDelay: PT1S}", None, 86_400),
+        ("delivery: {retry: 0}", "", 1, 0),
+        ("delivery: {retry: 3}", "", 4, 1.4),
+        ("delivery: {retry: 3}", "delivery: {backoffDelay: PT1S}", 4, 7),
+        ("delivery: {retry: 3}", "delivery: {retry: 5}", 6, 6.2),
+        ("", "delivery: {retry: 40}", 41, 0.2 * 255 + 32 * 30),  # the longest wait stays at 30 s
+    ],
+)
+def test_retry_is_kept_exactly_and_the_default_is_a_day(
+    tmp_path: Path, of_broker: str, of_trigger: str, attempts: int | None, seconds: float
+) -> None:
+    config = _load(tmp_path, broker("default", spec=f"{{{of_broker}}}") + trigger("a", spec=of_trigger))
+    policy = config.triggers["a"].delivery.over(config.brokers["default"].delivery)
+    clock, sink, letters = FakeClock(), ScriptedSink(default=Outcome(False, retry=True, code=503)), ScriptedSink()
+    subscription = Subscription("a", sink, policy, clock, dead_letter=letters, draw=lambda: 1.0)
+    subscription.feed = MemoryFeed()
+    assert subscription.offer(Event({"specversion": "1.0", "id": "1", "source": "/s", "type": "t"}, position=1))
+    clock.advance(max(0, seconds - 0.001))
+    assert bool(letters.sent) == (seconds == 0)
+    clock.advance(0.002 if attempts is not None else 300)
+    assert len(letters.sent) == 1
+    assert attempts in (len(sink.sent), None)
 
 
 @pytest.mark.parametrize(("word", "order"), [("ordered", "partition"), ("unordered", "unordered")])

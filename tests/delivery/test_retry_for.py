@@ -7,9 +7,12 @@ from typing import Any
 import pytest
 from gateway_testing import ScriptedSink
 
-from gateway_core.config.model import BridgeConfig, DeliveryConfig
+from gateway_core.config.model import BridgeConfig, DeliveryConfig, GatewayConfig
 from gateway_core.contract.interfaces import DELIVERED, Outcome
+from gateway_core.contract.status import TriggerStatus
 from gateway_core.delivery.backoff import ceiling_s
+from gateway_core.delivery.dead_letter import rfc3339
+from gateway_core.pipeline.infos import delivery_facts
 from tests.delivery.test_subscription import BUSY, Rig
 
 SILENT = Outcome(False, retry=True, reason="connection refused")
@@ -102,3 +105,59 @@ def test_a_bridge_whose_sender_waits_does_not_retry_unless_told() -> None:
     assert default.most_attempts == 1
     assert DeliveryConfig(timeout_s=5).over(default).most_attempts == 1
     assert DeliveryConfig(retry_for=5).over(default).retries_for_s == 5
+
+
+@pytest.mark.spec("SAFE-110")
+def test_the_status_says_until_when_events_are_retried_and_how_long_waits_are() -> None:
+    rig = Rig(ScriptedSink([DELIVERED, SILENT], default=SILENT))
+    rig.offer(1)
+    facts = delivery_facts(rig.subscription, None)
+    assert not {"retried_until", "longest_wait_s"} & set(facts)
+    began_ns = rig.clock.now_ns()
+    rig.offer(2)
+    rig.clock.advance(10)
+    rig.offer(*range(3, 10))
+    day = rfc3339(began_ns + 86_400 * 10**9)
+    for elapsed, longest in ((0, 30), (1000, 60), (7200, 300)):
+        rig.clock.advance(elapsed)
+        facts = delivery_facts(rig.subscription, None)
+        assert (facts["retried_until"][:19], facts["longest_wait_s"]) == (day[:19], longest)
+    rig.sink.default = DELIVERED
+    rig.clock.advance(600)
+    assert "retried_until" not in delivery_facts(rig.subscription, None)
+
+
+def test_the_statuses_of_workers_tell_the_first_end_and_the_longest_wait() -> None:
+    early, late = ("2026-11-27T10:00:00.000000Z", 30.0), ("2026-11-27T11:00:00.000000Z", 300.0)
+    none, a, b = (TriggerStatus(name="t", broker="b", retried_until=u, longest_wait_s=w) for u, w in
+                  ((None, None), early, late))  # fmt: skip
+    for order in ((none, a, b), (b, none, a), (a, b, none)):
+        merged = order[0].merged(order[1]).merged(order[2])
+        assert (merged.retried_until, merged.longest_wait_s) == (early[0], late[1])
+
+
+@pytest.mark.spec("SAFE-111")
+@pytest.mark.parametrize(
+    ("broker", "trigger", "places"),
+    [
+        ({}, {}, []),
+        ({"retry_for": 20}, {}, []),  # no wait gets so long
+        ({"retry_for": 0, "backoff_max_s": 60}, {}, []),
+        ({"retry": 5, "backoff_max_s": 60}, {}, []),
+        ({"retry_for": 59, "backoff_max_s": 60}, {}, [("brokers", "default", "delivery", "retry_for")]),
+        ({"retry_for": 60, "backoff_max_s": 60}, {}, []),
+        ({"backoff_max_s": 3600}, {}, []),  # the default is no choice
+        ({"retry_for": 10}, {"backoff_max_s": 60}, [("triggers", "t", "delivery", "backoff_max_s")]),
+        ({"backoff_max_s": 60}, {"retry_for": 10}, [("triggers", "t", "delivery", "retry_for")]),
+        ({"retry_for": 10}, {"backoff_delay_s": 15}, [("triggers", "t", "delivery", "backoff_delay_s")]),
+        ({"retry_for": 10, "backoff_max_s": 60}, {"retry_for": 100}, [("brokers", "default", "delivery", "retry_for")]),
+    ],
+)
+def test_the_check_warns_of_a_wait_that_is_longer_than_the_retries(broker: Any, trigger: Any, places: Any) -> None:
+    text = {
+        "brokers": {"default": {"ingress": [{"http": {"listen": "127.0.0.1:0"}}], "delivery": broker}},
+        "triggers": {"t": {"subscriber": "http://127.0.0.1:1/", "delivery": trigger}},
+    }
+    config = GatewayConfig.model_validate(text)
+    found = [(place, message) for place, message, _ in config.warnings() if "retry_for" in message]
+    assert [place for place, _ in found] == places

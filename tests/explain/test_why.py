@@ -8,6 +8,7 @@ import subprocess
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -170,3 +171,32 @@ def test_every_worker_is_asked(tmp_path: Path) -> None:
         for id in shards.values():
             gateway.wait_until(lambda id=id: states(gateway, id).get("later") == "retrying")  # type: ignore[misc]
             assert ways(why(gateway, id))["never"]["failures"]
+
+
+@pytest.mark.spec("SAFE-110")
+def test_it_says_until_when_an_event_is_retried(tmp_path: Path) -> None:
+    config = """
+brokers: {{default: {{ingress: [http: {{listen: "127.0.0.1:{port}"}}], delivery: {{backoff_delay_s: 20}}}}}}
+triggers:
+  day: {{subscriber: "{url}later"}}
+  both: {{subscriber: "{url}later", delivery: {{retry: 2, retry_for: 600}}}}
+  number: {{subscriber: "{url}later", delivery: {{retry: 2}}}}
+"""
+    with running(tmp_path, config=config) as gateway:
+        send(gateway.ingress(), "1")
+        expected = dict.fromkeys(("day", "both", "number"), "retrying")
+        gateway.wait_until(lambda: states(gateway, "1") == expected, what=f"{expected}")
+        found = ways(why(gateway, "1"))
+        status = {trigger["name"]: trigger for trigger in gateway.status()["triggers"]}
+        first = {name: datetime.fromisoformat(way["failures"][0]["at"]) for name, way in found.items()}
+        for name, seconds in (("day", 86_400), ("both", 600)):
+            for text in (found[name]["until"], status[name]["retried_until"]):
+                assert abs((datetime.fromisoformat(text) - first[name]).total_seconds() - seconds) < 1
+        assert found["day"]["text"].endswith(f"; it is retried until {found['day']['until']}")
+        assert found["both"]["text"].endswith(f"; it is retried until {found['both']['until']}, 2 times more at most")
+        assert found["number"]["text"].endswith("; it is retried 2 times more at most")
+        assert "until" not in found["number"]
+        assert (status["number"]["retried_until"], status["number"]["longest_wait_s"]) == (None, 30)
+        shown = tidegate("status", "--data-dir", gateway.data_dir).stdout
+        assert "RETRIED UNTIL" in shown
+        assert "LONGEST WAIT" in shown

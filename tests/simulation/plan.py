@@ -323,7 +323,47 @@ def _drawn(seed: int) -> Plan:
         plan = replace(plan, configs=tuple(replace(config, authenticator=True) for config in plan.configs))
         made += Choices(own).of_kind("authenticator", seconds)
     faults = tuple(Fault(*fault) for fault in sorted(made))
-    return with_kafka(replace(plan, sends=sends, faults=faults))
+    return _by_time(with_kafka(replace(plan, sends=sends, faults=faults)))
+
+
+BY_TIME = 0.25
+"""The part of the plans about everything that has triggers with `retry_for`."""
+
+
+def _by_time(plan: Plan) -> Plan:
+    """The plan with `retry_for` in some of its triggers, in the same ones in all configs, and with subscribers that are
+    down for long; most plans stay as they are. `retry` then is out of the way, or ends first for some events."""
+    own = plan.random("retry-for")
+    if own.random() >= BY_TIME:
+        return plan
+    chosen = {
+        name: (own.choice((0.0, 2.0, 10.0, 30.0, 100.0)), own.choice((None, 1000, 1000)))
+        for name in sorted({trigger.name for config in plan.configs for trigger in config.triggers})
+        if own.random() < 0.8
+    }
+
+    down = [
+        Fault(
+            round(own.uniform(0, 0.3 * plan.seconds), 3),
+            kind := own.choice(("status", "status", "refuse")),
+            name,
+            plan.seconds,  # to the end
+            own.choice((500, 503)) if kind == "status" else 0,
+        )
+        for name in chosen
+        if own.random() < 0.7
+    ]
+
+    def timed(trigger: Trigger) -> Trigger:
+        if trigger.name not in chosen:
+            return trigger
+        retry_for, retry = chosen[trigger.name]
+        policy = replace(trigger.policy, retry_for=retry_for, retry=trigger.policy.retry if retry is None else retry)
+        return replace(trigger, policy=policy)
+
+    configs = tuple(replace(c, triggers=tuple(map(timed, c.triggers))) for c in plan.configs)
+    faults = sorted((*plan.faults, *down), key=lambda fault: fault.at)
+    return replace(plan, configs=configs, faults=tuple(faults))
 
 
 TYPES = ("a", "a.b", "b", "c")

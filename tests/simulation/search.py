@@ -60,8 +60,9 @@ class Totals:
         )
 
 
-def searched(first: int, seeds: int, jobs: int, planted: str = "") -> Generator[dict[str, Any]]:
-    """The results of seeds, in any order, from `jobs` processes. Closing the generator ends them."""
+def searched(first: int, seeds: int, jobs: int, planted: str = "", having: str = "") -> Generator[dict[str, Any]]:
+    """The results of seeds, in any order, from `jobs` processes. Closing the generator ends them. With
+    `having`, only of those whose plans have this text (and of the first of each process)."""
     environment = {**os.environ, "PYTHONHASHSEED": "0"}
     jobs = max(1, min(jobs, seeds))
     selector = selectors.DefaultSelector()
@@ -69,7 +70,7 @@ def searched(first: int, seeds: int, jobs: int, planted: str = "") -> Generator[
     for job in range(jobs):
         command = [sys.executable, "-m", "tests.simulation.searching", str(first + job), str(first + seeds), str(jobs)]
         processes.append(
-            subprocess.Popen([*command, planted], stdout=subprocess.PIPE, cwd=TREE, env=environment, text=True)
+            subprocess.Popen([*command, planted, having], stdout=subprocess.PIPE, cwd=TREE, env=environment, text=True)
         )
         assert processes[-1].stdout is not None
         selector.register(processes[-1].stdout, selectors.EVENT_READ)
@@ -93,12 +94,12 @@ def searched(first: int, seeds: int, jobs: int, planted: str = "") -> Generator[
         selector.close()
 
 
-def search(first: int, seeds: int, jobs: int, *, most: int) -> Totals:
+def search(first: int, seeds: int, jobs: int, *, most: int, having: str = "") -> Totals:
     """Searches seeds until `most` of them have broken promises. Ctrl-C ends it with what it has."""
     totals = Totals()
     then = time.monotonic() + EVERY_S
     try:
-        for result in searched(first, seeds, jobs):
+        for result in searched(first, seeds, jobs, having=having):
             totals.add(result)
             if result["broken"]:
                 print(f"seed {result['seed']}:", *result["broken"][:3], sep="\n  ", flush=True)
@@ -177,6 +178,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--first", type=int, default=1, help="the first seed")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="how many processes")
     parser.add_argument("--most", type=int, default=20, help="end after this many seeds that break promises")
+    parser.add_argument("--having", default="", help="only seeds whose plan, as JSON, has this text (retry_for)")
     parser.add_argument("--planted", help="plant this bug; `all` plants one after another")
     parser.add_argument("--cpu", type=float, default=600.0, help="seconds of CPU for each planted bug")
     parser.add_argument("--record", type=Path, help="write which planted bugs were found into this file")
@@ -199,7 +201,7 @@ def main(arguments: list[str]) -> int:
         names = list(bugs()) if given.planted == "all" else given.planted.split(",")
         hunting = {"first": given.first, "seeds": given.seeds, "jobs": given.jobs, "cpu_s": given.cpu}
         return 1 if hunt_all(names, **hunting, into=given.record) else 0
-    totals = search(given.first, given.seeds, given.jobs, most=given.most)
+    totals = search(given.first, given.seeds, given.jobs, most=given.most, having=given.having)
     print(totals)
     if totals.failing:
         print("to see one: python -m tests.simulation.search --shrink FILE --story", totals.failing[0]["seed"])

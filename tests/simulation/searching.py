@@ -1,5 +1,5 @@
 """The processes of a search: each runs its seeds and prints a line of JSON for each. Its arguments are the first seed,
-the end, the step, and the name of a planted bug or nothing."""
+the end, the step, the name of a planted bug or nothing, and a text that plans must have or nothing."""
 
 from __future__ import annotations
 
@@ -89,8 +89,8 @@ def story(given: argparse.Namespace) -> int:
     return 1 if broken else 0
 
 
-def main(first: int, end: int, step: int, planted: str) -> None:
-    """Runs the seeds `first`, `first + step`, … before `end`."""
+def main(first: int, end: int, step: int, planted: str, having: str) -> None:
+    """Runs the seeds `first`, `first + step`, … before `end`: `first`, and those whose plans have the text."""
     if planted:
         planting.plant(planting.bugs()[planted])
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # nobody reads the results any more
@@ -105,16 +105,18 @@ def main(first: int, end: int, step: int, planted: str) -> None:
                 sys.exit(1)
             continue
         for seed in seeds[begin : begin + CHUNK]:
-            _run(seed)
+            _run(seed, having)
             gc.freeze()  # what a kill left behind is not looked at again
         os._exit(0)
 
 
-def _run(seed: int) -> None:
+def _run(seed: int, having: str = "") -> None:
     from .plan import Plan
 
-    print(json.dumps(result_of(Plan.of(seed))), flush=True)
+    plan = Plan.of(seed)
+    if having in plan.json():
+        print(json.dumps(result_of(plan)), flush=True)
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]), sys.argv[4])
+    main(int(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]), sys.argv[4], sys.argv[5])

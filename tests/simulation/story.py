@@ -52,8 +52,9 @@ def _trigger(trigger: Trigger) -> str:
     wants = "all" if trigger.filter.kind == "all" else f"{trigger.filter.kind} {trigger.filter.value}"
     limits = f"{p.max_in_flight} in flight" + (f", {p.rate_per_s:g}/s" if p.rate_per_s else "")
     more = f", sink {trigger.sink}" if trigger.sink != "http" else ""
+    most = f"{p.retry} retries" + (f" in {p.retry_for:g} s" if p.retry_for is not None else "")
     return (
-        f"trigger {trigger.name}: wants {wants}, {p.order}, {limits}, {p.retry} retries, {p.backoff} from "
+        f"trigger {trigger.name}: wants {wants}, {p.order}, {limits}, {most}, {p.backoff} from "
         f"{p.backoff_delay_s:g} to {p.backoff_max_s:g} s, {p.timeout_s:g} s an attempt{more}"
     )
 

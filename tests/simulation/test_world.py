@@ -82,6 +82,22 @@ def test_events_are_given_up_after_their_time_and_the_oracle_knows_it() -> None:
     assert "nobody-is-given-up-before-its-time" in promised
 
 
+def test_the_oracle_knows_an_event_that_is_tried_after_its_time() -> None:
+    def plan(seconds: float) -> Plan:
+        policy = Policy(retry=1000, retry_for=seconds)
+        return Plan(
+            1,
+            (Config((Trigger("t1", policy=policy),), dead_letter="file"),),
+            SENDS,
+            (Fault(0.5, "status", "t1", 100.0, 503),),
+            seconds=100,
+        )
+
+    history = run(plan(20.0))
+    assert violations(plan(20.0), history) == []
+    assert "nobody-is-tried-after-its-time" in {violation.promise for violation in violations(plan(5.0), history)}
+
+
 def test_something_that_is_no_outcome_is_a_failed_attempt() -> None:
     config = Config((Trigger("t1", policy=Policy(retry=1, backoff_delay_s=0.05), sink="simulated"),))
     history = run(Plan(1, (config,), SENDS[:1], (Fault(0.5, "sink", "t1", 20.0, 4),), seconds=20))

@@ -12,7 +12,7 @@ from gateway_core.cli import common
 from gateway_core.cli.exit_codes import OK
 from gateway_core.contract.one_line import one_line
 from gateway_core.contract.record import Record
-from gateway_core.contract.status import Entry, GatewayStatus, TriggerStatus
+from gateway_core.contract.status import DeliveryStatus, Entry, GatewayStatus, TriggerStatus
 
 from ..client.running import connected, fetch_document, read_status
 
@@ -61,13 +61,13 @@ def tables(status: GatewayStatus) -> Iterator[Table]:
         rows = [[*_condition(t), t.broker, t.subscriber or "", *_texts(t, *counts)] for t in triggers]
         columns = ["trigger", "ready", "broker", "subscriber"]
         columns += ["delivered", "attempts", "retried", "dead", "in flight", "lag"]
-        yield _with_reasons(("Triggers", columns, rows), triggers)
+        yield _with_reasons(_with_retries(("Triggers", columns, rows), triggers), triggers)
         yield from _readers(triggers)
     if bridges := status.bridges:
         numbers = ("delivered", "refused", "failed", "dead_lettered")
         rows = [[*_condition(b), b.source, b.sink, *_texts(b, *numbers)] for b in bridges]
         columns = ["bridge", "ready", "source", "sink", "delivered", "refused", "failed", "dead"]
-        yield _with_reasons(("Bridges", columns, rows), bridges)
+        yield _with_reasons(_with_retries(("Bridges", columns, rows), bridges), bridges)
 
 
 def _readers(triggers: Sequence[TriggerStatus]) -> Iterator[Table]:
@@ -94,6 +94,18 @@ def _readers(triggers: Sequence[TriggerStatus]) -> Iterator[Table]:
 
 def _condition(entry: Entry) -> list[str]:
     return [entry.name, "yes" if entry.ready else "no"]
+
+
+def _with_retries(table: Table, entries: Sequence[DeliveryStatus]) -> Table:
+    """The table, with columns for how long events are retried, and after what waits, if any has failed."""
+    if all(entry.longest_wait_s is None for entry in entries):
+        return table
+    title, columns, rows = table
+    more = [
+        [entry.retried_until or "", "" if entry.longest_wait_s is None else f"{entry.longest_wait_s:g} s"]
+        for entry in entries
+    ]
+    return title, [*columns, "retried until", "longest wait"], [[*a, *b] for a, b in zip(rows, more, strict=True)]
 
 
 def _with_reasons(table: Table, entries: Sequence[Entry]) -> Table:

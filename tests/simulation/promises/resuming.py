@@ -19,7 +19,7 @@ LONGEST_LETTER_S = 40.0
 
 def longest_wait_s(facts: Facts, name: str) -> float:
     """The longest ceiling of the trigger's policies."""
-    return max((ceiling_s(p, n) for p in facts.policies(name) for n in range(1, p.retry + 1)), default=0.0)
+    return max((ceiling_s(p, p.retry) for p in facts.policies(name) if p.retry), default=0.0)
 
 
 def plain_triggers(facts: Facts, *, ordered: bool) -> list[str]:

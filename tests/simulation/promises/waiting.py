@@ -244,7 +244,31 @@ def nobody_is_given_up_before_its_time(facts: Facts) -> Found:
         policies = facts.policies(name)
         if not policies or any(p.retry_for is None or tries > p.retry for p in policies):
             continue
+        if code is None and any(t is not None and t.sink != "http" for t in facts.triggers(name, 0, EVER)):
+            continue  # what was refused for good looks like no answer
         least = min(p.retry_for for p in policies if p.retry_for is not None)
         if took < least - 0.01:
             at = write.at if write is not None else facts.end
             yield at, f"{name} gave {id} up after {took:.2f} s; its policy retries for {least:g} s"
+
+
+@promise("delivery", "or more after the event's first failed attempt is the last")
+def nobody_is_tried_after_its_time(facts: Facts) -> Found:
+    for (name, id), attempts in facts.attempts_of.items():
+        limits = [p.retry_for for p in facts.policies(name)]
+        if not limits or None in limits or len(possible(facts, id)) != 1 or name in facts.from_kafka:
+            continue
+        most = max(limit for limit in limits if limit is not None)
+        for life in facts.lives.values():
+            failed: Attempt | None = None  # its first failure for certain
+            over = EVER
+            for attempt in (a for a in attempts if a.generation == life.generation):
+                if attempt.at > over and not facts.changing(life.begin, attempt.at):
+                    yield attempt.at, f"{name} got {id} again, though its time was over at {over:.2f} s"
+                    break
+                if attempt.took or attempt.status is None or not heard(facts, name, attempt):
+                    continue
+                failed = failed or attempt
+                took = attempt.answered - facts.lag - failed.answered if attempt is not failed else 0.0
+                if took >= most:
+                    over = min(over, attempt.answered + facts.lag)
