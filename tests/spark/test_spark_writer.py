@@ -387,9 +387,9 @@ def test_faults_name_the_option_the_column_and_the_event(spark: Any, gateway: Ga
     assert "http(s)://HOST" in save(url="ftp://x/")
     assert "can only append" in save(mode="overwrite")
     assert "no column colour" in save(one.withColumnRenamed("time", "colour"))
-    said = save()
-    assert "refused event '1' of '/s': 400" in said
-    assert "RFC 3339" in said
+    said = save(one.replace("/s", "no uri", "source"))
+    assert "refused event '1' of 'no uri': 400" in said
+    assert "URI-reference" in said
 
 
 def numbers(log: Any) -> list[int]:
