@@ -200,3 +200,8 @@ triggers:
         shown = tidegate("status", "--data-dir", gateway.data_dir).stdout
         assert "RETRIED UNTIL" in shown
         assert "LONGEST WAIT" in shown
+        url = f"{gateway.admin_url}/console/triggers/"
+        pages = {name: httpx.get(url + name, headers=gateway.admin_headers, verify=False).text for name in expected}
+        assert f'retried until <time datetime="{found["day"]["until"][:13]}' in pages["day"]
+        assert "retried until" not in pages["number"]
+        assert all("Longest wait" in page for page in pages.values())
