@@ -204,3 +204,18 @@ def _refusals() -> Iterator[tuple[str, str]]:
                 if isinstance(node, ast.Call) and getattr(node.func, "id", "") in ("StartError", "MissingExtra"):
                     parts = (part for argument in node.args for part in ast.walk(argument))
                     yield name, " ".join(str(p.value) for p in parts if isinstance(p, ast.Constant))
+
+
+@pytest.mark.spec("SAFE-96")
+def test_what_was_applied_is_checked_together_with_the_config(tmp_path: Path) -> None:
+    """`run` reads the triggers that were applied to its data directory, too."""
+    (tmp_path / "data/applied").mkdir(parents=True)
+    (tmp_path / "data/applied/twice.yaml").write_text("triggers:\n  twice:\n    subscriber: http://127.0.0.1:1/\n")
+    config = tmp_path / "tidegate.yaml"
+    config.write_text(
+        "brokers: {default: {ingress: [{http: {}}]}}\ntriggers: {twice: {subscriber: 'http://127.0.0.1:2/'}}\n"
+    )
+    done = tidegate("check", config, "--data-dir", tmp_path / "data")
+    assert done.returncode == 1
+    assert "`twice` is defined twice" in done.stdout
+    assert tidegate("check", config, "--data-dir", tmp_path / "other").returncode == 0

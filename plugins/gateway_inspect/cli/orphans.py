@@ -26,7 +26,7 @@ from gateway_core.runtime.settings import Settings
 def left_behind(paths: Sequence[Path], registry: Registry, settings: Settings) -> Iterator[Fault]:
     """Warnings: the names of the config that ran last which this one would leave behind."""
     try:
-        loading = _loading(paths, registry, settings)
+        loading = loading_with_applied(paths, registry, settings)
         config = loading.run().config
     except (ConfigError, StartError):  # the check says so itself
         return
@@ -34,7 +34,7 @@ def left_behind(paths: Sequence[Path], registry: Registry, settings: Settings) -
         yield Fault(finding.message, *loading.written(finding.place), finding.remedy)
 
 
-def _loading(paths: Sequence[Path], registry: Registry, settings: Settings) -> Loading:
+def loading_with_applied(paths: Sequence[Path], registry: Registry, settings: Settings) -> Loading:
     """The config as a gateway reads it, with what was applied."""
     files = [*paths, *registry.config_files(settings)]
     return Loading(gather(files, registry, os.environ), registry, os.environ)
@@ -51,7 +51,7 @@ def orphans(
 ) -> int:
     """Lists or removes them; returns the exit code."""
     settings, registry = common.settings(data_dir=data_dir), Registry.installed()
-    config = _loading(common.config_paths(paths), registry, settings).run().config
+    config = loading_with_applied(common.config_paths(paths), registry, settings).run().config
     names = ConfigNames(config, registry, settings.data_dir.absolute())
     found = names.left()
     if not remove and not everything:
