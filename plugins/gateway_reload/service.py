@@ -100,6 +100,7 @@ class ReloadService(RunningService):
         began_ns = time.time_ns()
         try:
             loaded = await self.load()
+            _refuse_nothing(self._gateway.config, loaded)
             self._files = loaded.files
             for service in self._gateway.services.values():
                 service.reloading(loaded)
@@ -240,3 +241,18 @@ def _state(path: str) -> tuple[int, ...]:
     if stat.S_ISDIR(facts.st_mode):
         return (0, 0, facts.st_ino)
     return (facts.st_mtime_ns, facts.st_size, facts.st_ino)
+
+
+def _refuse_nothing(before: GatewayConfig, loaded: Loaded) -> None:
+    """Raises `ConfigError` if nothing would be left of a config: an editor may empty a file before it writes it."""
+    after = loaded.config
+    if (before.brokers or before.bridges) and not (after.brokers or after.bridges):
+        raise ConfigError(
+            [
+                Fault(
+                    "the config has no broker and no bridge any more",
+                    file=str(loaded.files[0]) if loaded.files else "",
+                    remedy="stop the gateway if that is meant; a file that is written in two steps is read again",
+                )
+            ]
+        )

@@ -47,5 +47,7 @@ def test_nothing_needs_what_the_oldest_python_lacks() -> None:
 
 def _found(source: str) -> Iterator[int]:
     for number, line in enumerate(source.splitlines(), 1):
-        if NEWER.search(line) or (GROUP_REPEATED.search(CLASS.sub("x", line)) and re.search(r"\br[bf]?\"|\brf?'", line)):
+        if NEWER.search(line) or (
+            GROUP_REPEATED.search(CLASS.sub("x", line)) and re.search(r"\br[bf]?\"|\brf?'", line)
+        ):
             yield number

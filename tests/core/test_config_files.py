@@ -86,3 +86,19 @@ async def test_a_plugin_can_refuse_a_reload(tmp_path: Path) -> None:
     kept.fault, kept.refusal = "", "not now"
     assert [fault.message for fault in await reloader.reload()] == ["not now"]
     assert gateway.config_error == "not now"
+
+
+@pytest.mark.spec("SAFE-130")
+@pytest.mark.parametrize("text", ["", "triggers: {}\n"])
+async def test_a_file_that_an_editor_has_emptied_changes_nothing(tmp_path: Path, text: str) -> None:
+    """An editor may empty a file before it writes it."""
+    kept, settings, file = Kept(), Settings(data_dir=tmp_path / "data", admin="off"), tmp_path / "tidegate.yaml"
+    file.write_text("brokers: {default: {ingress: [{http: {listen: '127.0.0.1:0'}}]}}\n")
+    read = read_config([file], settings, kept.registry())
+    gateway = Gateway(read.loaded.config, settings, read.registry, read=read)
+    reloader = gateway.services["reload"]
+    assert isinstance(reloader, ReloadService)
+    file.write_text(text)
+    (fault,) = await reloader.reload()
+    assert fault.message == "the config has no broker and no bridge any more"
+    assert (fault.file, [*gateway.config.brokers]) == (str(file), ["default"])
