@@ -151,7 +151,7 @@ def uri_of_header(text: str) -> str:
     delimiter but the slash (`https://h/a%2Fb`). Raises `UnicodeDecodeError`.
     """
     decoded = unquote_to_bytes(text).decode()
-    if _is_raw(text) or (_URI_REFERENCE.fullmatch(decoded) is None and _URI_REFERENCE.fullmatch(text)):
+    if _is_raw(text) or (_uri_reference(decoded) is None and _uri_reference(text)):
         return text
     return decoded
 
