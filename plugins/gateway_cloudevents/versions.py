@@ -105,8 +105,9 @@ class Version:
         tests = self.tests[tuple(attributes)]
         if self.extensions and (inside := attributes.get(self.extensions)):
             self._check_inside(attributes, unfit, inside)
-        for fault in unfit.values():
-            leave_out(fault)
+        if unfit:
+            for fault in unfit.values():
+                leave_out(fault)
         while True:
             try:
                 self.check_values(attributes, tests)
