@@ -51,9 +51,11 @@ class BinaryMode:
         self._types_out: Memory[str, bytes] = Memory(self._type_out)
         self._values_out: Memory[str, bytes] = Memory(_percent_encoded if binding.percent else str.encode)
 
-    def attributes(self, message: Message) -> tuple[dict[str, Any], str | None]:
-        """The attributes in the headers, with a content coding as `CODING`, and the content type. Raises `Refused`."""
+    def attributes(self, message: Message) -> tuple[dict[str, Any], str | None, dict[str, Refused]]:
+        """The attributes in the headers, with a content coding as `CODING`, and the content type; and, with their
+        faults, the names of optional attributes that are left out since none may have their value. Raises `Refused`."""
         found: dict[str, Any] = {}
+        unfit: dict[str, Refused] = {}
         names = self._names_in
         try:
             for name, value in message.headers:
@@ -69,20 +71,22 @@ class BinaryMode:
                 del found[attribute]
         content_type = found.pop(CONTENT_TYPE, None)
         if found and "".join(found.values()).encode().translate(None, self._easy):
-            texts = [(name, self._text(name, text)) for name, text in found.items()]
+            texts = [(name, self._text(name, text, unfit)) for name, text in found.items()]
             found = {name: text for name, text in texts if text is not None}
-        return found, content_type
+        return found, content_type, unfit
 
-    def decode(self, attributes: dict[str, Any], content_type: str | None, message: Message) -> Event:
-        """The event of a message in binary mode, with the `attributes` of its headers."""
+    def decode(
+        self, attributes: dict[str, Any], content_type: str | None, unfit: dict[str, Refused], message: Message
+    ) -> Event:
+        """The event of a message in binary mode, with what its headers have (`attributes`)."""
         version = V1_0
         if attributes.get("specversion") != "1.0":
-            attributes, version = self._older.read(attributes, message)
+            attributes, version, unfit = self._older.read(attributes, unfit, message)
         if content_type is not None:
             # it takes precedence over a `ce-datacontenttype`, which is invalid (section 3.1.1) but sent by
             # sdk-javascript; it may have tabs for spaces (RFC 9110 section 5.6.3), which no attribute may have
             attributes[version.content_type] = content_type.replace("\t", " ")
-        version.settle(attributes)
+        version.settle(attributes, unfit)
         data = message.body
         if self._empty_is_none and not data and content_type is None:
             data = None
@@ -149,15 +153,19 @@ class BinaryMode:
 
     # -- values ---------------------------------------------------------------------------------------------------
 
-    def _text(self, name: str, text: str) -> str | None:
-        """The text of a header's value; None if no attribute may have it, and the event is worth having without."""
+    def _text(self, name: str, text: str, unfit: dict[str, Refused]) -> str | None:
+        """The text of a header's value; None, and its fault among `unfit`, if no attribute may have it, and the event
+        is worth having without."""
         if self._percent:
             text = self._unescaped(name, text)
         if character := forbidden_character(text):
             fault = self._fault(name, f"the value of {name} contains {character}, which no attribute may have")
             if not spared(name):
                 raise fault
-            leave_out(fault)
+            if name == CODING:  # names no attribute
+                leave_out(fault)
+            else:
+                unfit[name] = fault
             return None
         return text
 

@@ -48,12 +48,12 @@ class _Codec:
         self._modes: Memory[str, str] = Memory(self._mode)
 
     def decode(self, message: Message) -> list[Event]:
-        attributes, content_type = self._binary.attributes(message)
+        attributes, content_type, unfit = self._binary.attributes(message)
         if CODING in attributes:
             message = decoded(message, attributes)
         mode = self._modes[content_type] if content_type is not None else "binary"
         if mode == "binary":
-            return [self._binary.decode(attributes, content_type, message)]
+            return [self._binary.decode(attributes, content_type, unfit, message)]
         if message.body is None:
             raise Refused("a structured event needs a value", rule=rule(self._binding, "structured"))
         if mode == "structured":

@@ -18,7 +18,6 @@ from gateway_core.contract.event import Event
 
 from . import json_text
 from .layouts import JsonText, Layouts
-from .left_out import leave_out
 from .memory import Memory
 from .values import encoding, essence, forbidden_character, is_json, is_text, with_utf8
 from .versions import Version, version_of
@@ -107,8 +106,8 @@ class JsonFormat:
         values, all_text = _read(joined, members)
         attributes = dict(zip(members, values, strict=True))
         version = version_of(attributes)
-        checked = _checked(attributes, version)
-        version.settle(checked)
+        checked, unfit = _checked(attributes, version)
+        version.settle(checked, unfit)
         # {"name":value,…} is 4 bytes per member plus 1, besides names and values; `joined` has some of the commas
         parts: list[JsonText] = [joined, *(raw for raw in (data, binary) if raw is not None)]
         least = sum(map(len, order)) + sum(map(len, parts)) + 4 * len(order) + 1 - max(len(members) - 1, 0)
@@ -246,21 +245,23 @@ def _decoded(text: Raw, member: str) -> bytes:
         raise fault(f"{member} is not a string of Base64", "3.1.2. Payload Deserialization", member) from e
 
 
-def _checked(attributes: dict[str, Any], version: Version) -> dict[str, Any]:
-    """The attributes without null values (section 2.2), and without optional ones whose value no attribute may have."""
-    checked = {}
+def _checked(attributes: dict[str, Any], version: Version) -> tuple[dict[str, Any], dict[str, Refused]]:
+    """The attributes without null values (section 2.2), and without optional ones whose value no attribute may have;
+    the latter with their faults."""
+    checked: dict[str, Any] = {}
+    unfit: dict[str, Refused] = {}
     for name, value in attributes.items():
         if value is None:
             continue
         if (type(value) is str and value.isprintable()) or not (why := _unfit(name, value, version)):
             checked[name] = value
-        elif version.spares(name):
-            leave_out(fault(why, "2.2. Type System Mapping", name))
-        else:
-            raise fault(why, "2.2. Type System Mapping", name)
-    if type(checked.get(version.extensions)) is str:
+            continue
+        unfit[name] = fault(why, "2.2. Type System Mapping", name)
+        if not version.spares(name):
+            raise unfit[name]
+    if version.extensions and type(checked.get(version.extensions)) is str:
         raise version.fault(version.extensions, f"{version.extensions} is not a JSON object", version.extensions)
-    return checked
+    return checked, unfit
 
 
 def _unfit(name: str, value: Any, version: Version) -> str:

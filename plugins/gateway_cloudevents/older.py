@@ -23,6 +23,7 @@ from urllib.parse import quote, unquote
 import msgspec
 
 from gateway_core.contract.component import Binding
+from gateway_core.contract.errors import Refused
 from gateway_core.contract.event import Message, text_of
 
 from .bindings import own_headers
@@ -60,11 +61,19 @@ class OlderHeaders:
 
     # -- reading --------------------------------------------------------------------------------------------------
 
-    def read(self, attributes: dict[str, Any], message: Message) -> tuple[dict[str, Any], Version]:
-        """Detects the version and returns the attributes with its names and types. `attributes` are those of the
-        message as read by 1.0: lower-case names, text. Raises `Refused`."""
+    def read(
+        self, attributes: dict[str, Any], unfit: dict[str, Refused], message: Message
+    ) -> tuple[dict[str, Any], Version, dict[str, Refused]]:
+        """Detects the version and returns the attributes with its names and types, and those that are left out, with
+        their faults. `attributes` and `unfit` are those of the message as read by 1.0: lower-case names, text. Raises
+        `Refused`."""
         version = _version(attributes)
-        fields = self._json_fields(message, version) if version.json_headers else iter(attributes.items())
+        if version.json_headers:
+            unfit = {}
+            fields = self._json_fields(message, version, unfit)
+        else:
+            unfit = {self._place(name, version)[0]: fault for name, fault in unfit.items()}
+            fields = iter(attributes.items())
         found: dict[str, Any] = {}
         for name, value in fields:
             attribute, key = self._place(name, version)
@@ -72,10 +81,10 @@ class OlderHeaders:
                 self._put(found, attribute, value, version)
             else:
                 self._put(found.setdefault(attribute, {}), key, value, version)
-        return found, version
+        return found, version, unfit
 
-    def _json_fields(self, message: Message, version: Version) -> Iterator[tuple[str, Any]]:
-        """Names as written, without the prefix, and JSON values."""
+    def _json_fields(self, message: Message, version: Version, unfit: dict[str, Refused]) -> Iterator[tuple[str, Any]]:
+        """Names as written, without the prefix, and JSON values; those that no attribute may have go to `unfit`."""
         start = len(self._prefix)
         start_of, others = self._prefix.lower(), self._others
         fields = [(n, v) for n, v in message.headers if (low := n.lower()).startswith(start_of) and low not in others]
@@ -90,11 +99,12 @@ class OlderHeaders:
                 text = _unescaped(attribute, text, version)
             value: Any = string_of(text) if version.is_defined(attribute) and not key else value_of(text, bool(key))
             if type(value) is str and not key and (character := forbidden_character(value)):
-                if version.spares(attribute):
-                    continue  # left out, and counted where all headers are read
-                raise version.fault(
+                unfit[attribute] = version.fault(
                     attribute, f"the value of {attribute} contains {character}, which no attribute may have", "String"
                 )
+                if version.spares(attribute):
+                    continue
+                raise unfit[attribute]
             yield word, value
 
     def _place(self, name: str, version: Version) -> tuple[str, str]:

@@ -26,6 +26,8 @@ _warned_of: set[str] = set()
 
 _TAKEN = (RELEASED.lower(), "eventid", "eventtype", "eventtime", "extensions")
 
+_NOTHING: Mapping[str, Refused] = {}
+
 Tests = tuple[tuple[str, values.Check], ...]
 """Attributes and the checks for their values: everything that depends on an event's attribute names."""
 
@@ -93,24 +95,28 @@ class Version:
         }
         self.tests: Memory[tuple[str, ...], Tests] = Memory(self._tests_of)
 
-    def check(self, attributes: Mapping[str, Any]) -> None:
-        """Raises `Refused` with attribute and rule unless the attributes are those of a valid event. Forbidden
-        characters were checked before; values of attributes defined by the specification are text."""
-        self.check_values(attributes, self.tests[tuple(attributes)])
+    def settle(self, attributes: dict[str, Any], unfit: Mapping[str, Refused] = _NOTHING) -> None:
+        """Raises `Refused` with attribute and rule unless the attributes are those of a valid event. Optional ones with
+        an invalid value are left out (`left_out`) instead, but names are checked before, so that no value hides a name
+        which means an attribute or another extension. `unfit` are attributes that the caller left out, for a value that
+        none may have, with their faults. Values of attributes defined by the specification are text."""
+        if unfit:
+            self._tests_of((*attributes, *unfit))  # for the names
+        tests = self.tests[tuple(attributes)]
         if self.extensions and (inside := attributes.get(self.extensions)):
-            self._check_inside(attributes, inside)
-
-    def settle(self, attributes: dict[str, Any]) -> None:
-        """`check` that leaves out optional attributes with an invalid value (`left_out`), instead of refusing the event
-        because of them."""
+            self._check_inside(attributes, unfit, inside)
+        if unfit:
+            for fault in unfit.values():
+                leave_out(fault)
         while True:
             try:
-                self.check_values(attributes, self.tests[tuple(attributes)])
+                self.check_values(attributes, tests)
             except Refused as e:
                 if e.attribute not in attributes or not self.spares(e.attribute):
                     raise
                 del attributes[e.attribute]
                 leave_out(e)
+                tests = self.tests[tuple(attributes)]
             else:
                 return
 
@@ -120,7 +126,7 @@ class Version:
         return name not in self._needed and name != "data" and self._names.fullmatch(name) is not None
 
     def check_values(self, attributes: Mapping[str, Any], tests: Tests) -> None:
-        """`check` for attributes with known names: `tests` are the checks for these names."""
+        """Raises `Refused` for an invalid value. `tests` are those for the names, which were checked before."""
         if not all(attributes.values()):  # one may also be false or 0
             self._refuse_empty(attributes)
         for name, test in tests:
@@ -150,9 +156,10 @@ class Version:
                 raise self.fault(name, f"required attribute {name} is missing", "Required Attributes")
         return tuple((name, self._checks[name]) for name in names if name in self._checks)
 
-    def _check_inside(self, attributes: Mapping[str, Any], inside: Any) -> None:
+    def _check_inside(self, attributes: Mapping[str, Any], unfit: Mapping[str, Refused], inside: Any) -> None:
         """Raises `Refused` if an extension, in `extensions`, has the name of an attribute or another extension."""
-        self._check_normal([str(name) for name in inside], [n for n in attributes if n != self.extensions], inside=True)
+        beside = [name for name in (*attributes, *unfit) if name != self.extensions]
+        self._check_normal([str(name) for name in inside], beside, inside=True)
 
     def _check_normal(self, extensions: Sequence[str], others: Sequence[str], *, inside: bool = False) -> None:
         """`_check_inside` for these names. `others` have the `extensions` among them unless these are `inside`."""

@@ -18,6 +18,9 @@ from gateway_cloudevents.bindings import HTTP, KAFKA
 from gateway_cloudevents.codec import build
 from gateway_cloudevents.config import CloudEventsConfig
 from gateway_log.routing import Router
+from gateway_mqtt.binding import MQTT
+from gateway_nats.binding import NATS
+from gateway_rabbitmq.binding import AMQP
 from hypothesis import example, given
 from hypothesis import strategies as st
 
@@ -37,6 +40,7 @@ from tests.access.policy_rig import config, running
 from tests.budget import examples
 
 ONE = b"application/cloudevents+json"
+MANY = b"application/cloudevents-batch+json"
 RELEASED = {"cloudEventsVersion": "0.1", "eventID": "1", "source": "/s", "eventType": "admin.shutdown"}
 LOWER = {"id": "1", "source": "/s", "type": "admin.shutdown"}
 WHO = Identity("alice", "word", "user")
@@ -50,6 +54,18 @@ def codec(mode: str = "binary", binding: Binding = HTTP) -> Any:
 
 def structured(event: dict[str, Any]) -> Message:
     return Message([(b"content-type", ONE)], json.dumps(event).encode())
+
+
+def binary(binding: Binding, event: dict[str, Any]) -> Message:
+    """The event as headers, with JSON for what is no text; `extensions` of released 0.1 are headers of their own."""
+    found = []
+    infix = "x-" if binding.folds_case else "x_"
+    for name, value in event.items():
+        released = name == "extensions" and isinstance(value, dict) and "cloudEventsVersion" in event
+        for key, v in ((f"{infix}{k}", v) for k, v in value.items()) if released else [(name, value)]:
+            text = v if isinstance(v, str) else json.dumps(v)
+            found.append((binding.prefix + key.encode(), text.encode()))
+    return Message(found, b"")
 
 
 def headers(prefix: str, event: dict[str, Any]) -> Message:
@@ -105,10 +121,10 @@ def disagreement(message: Message, binding: Binding, marked: Callable[[Event, Id
             except Refused:
                 continue
             for name, value in told(written):
-                if name in ("type", "authid") and value != judged.get(name):
+                if name in ("type", "authid", "tenant") and str(value) != str(judged.get(name)):
                     return f"{mode} {out.name}: {name} is {value!r}, and was judged as {judged.get(name)!r}"
             again = normal_form(codec(binding=out).decode(written)[0]).attributes
-            for name in ("type", "authid", "id"):
+            for name in ("type", "authid", "id", "tenant"):
                 if again.get(name) != judged.get(name):
                     return f"{mode} {out.name}: {name} is read as {again.get(name)!r}"
     return "" if judged["authid"] == WHO.subject else f"authid is {judged['authid']!r}"
@@ -117,9 +133,9 @@ def disagreement(message: Message, binding: Binding, marked: Callable[[Event, Id
 NAMES = [
     *("type", "Type", "TYPE", "eventtype", "EventType", "event-type", "t\u200bype", "authid", "AuthID", "AUTHID"),
     *("auth-id", "auth_id", "authtype", "specversion", "SpecVersion", "cloudeventsversion", "CloudEventsVersion"),
-    *("id", "ID", "EventID", "extensions", "Extensions", "x", "tenant", "\uff54ype", "authId", "data"),
+    *("id", "ID", "EventID", "extensions", "Extensions", "x", "tenant", "Tenant", "\uff54ype", "authId", "data"),
 ]
-VALUES = st.sampled_from([FORGED, "order.placed", "1.0", "0.1"])
+VALUES = st.sampled_from([FORGED, "order.placed", "1.0", "0.1", "\x07", ""])
 MORE = st.dictionaries(st.sampled_from(NAMES), VALUES, max_size=3)
 VERSIONS = {
     "1.0": {"specversion": "1.0", **LOWER},
@@ -141,6 +157,8 @@ FORMS = ["structured", "ce-", "ce_"]
 @example("released", "ce_", {"AuthID": FORGED, "authid": FORGED}, {}, False)
 @example("1.0", "ce-", {"cloudeventsversion": "0.1", "eventtype": "order.placed"}, {}, False)
 @example("0.2", "structured", {}, {"authid": FORGED}, False)
+@example("released", "structured", {"tenant": "a"}, {"tenant": "b"}, False)
+@example("released", "ce_", {"tenant": "\x07"}, {"tenant": "b"}, False)
 @given(st.sampled_from(sorted(VERSIONS)), st.sampled_from(FORMS), MORE, MORE, st.booleans())
 def test_no_accepted_event_shows_another_sender_or_type_than_the_one_judged(
     version: str, form: str, beside: dict[str, str], inside: dict[str, str], first: bool
@@ -154,6 +172,70 @@ def test_no_accepted_event_shows_another_sender_or_type_than_the_one_judged(
     except UnicodeEncodeError:
         return
     assert disagreement(message, KAFKA if form == "ce_" else HTTP) == ""
+
+
+# -- names that mean an attribute, whatever their value ---------------------------------------------------------------
+
+ELSEWHERE = ("cloudeventsversion", "eventid", "eventtype", "eventtime", "extensions", "dataschema")
+RELEASED_TAKEN = ("type", "id", "time", "specversion", "datacontenttype", "dataschema")
+Names = tuple[tuple[str, ...], tuple[str, ...]]
+HIDING: dict[str, list[Names]] = {
+    "1.0": [(("cloudeventsversion",), ())],
+    "0.3": [((name,), ()) for name in (*ELSEWHERE, "contenttype")],
+    "0.2": [((name,), ()) for name in (*ELSEWHERE, "datacontenttype")],
+    "draft": [((name,), ()) for name in (*ELSEWHERE, "datacontenttype")],
+    "released": [
+        *[((name,), ()) for name in RELEASED_TAKEN if name != "specversion"],
+        *[((), (name,)) for name in (*RELEASED_TAKEN, "Type", "event-Type", "source", "eventID", "EVENTTIME", "Data")],
+        *[(("tenant",), ("tenant",)), (("tenant",), ("Tenant",)), (("Tenant",), ("tenant",))],
+        *[((), ("tenant", "Tenant")), (("tenant", "Tenant"), ())],
+    ],
+}
+"""By version: names beside and inside `extensions`, for which the event is refused."""
+ANY: list[Any] = ["a", "", "0.1", "\x07", "\uffff", {}, {"a": 1}, [], 1.5, 2**40, True, 0]
+UNFIT: list[dict[str, Any]] = [{}, {"word": "\x07"}, {"time": "now"}, {"eventTime": "now"}]
+DOORS: dict[str, Callable[[dict[str, Any]], tuple[Binding, Message]]] = {
+    "structured": lambda event: (HTTP, structured(event)),
+    "batch": lambda event: (HTTP, Message([(b"content-type", MANY)], json.dumps([event]).encode())),
+    **{b.name: lambda event, b=b: (b, binary(b, event)) for b in (HTTP, KAFKA, MQTT, NATS, AMQP)},  # type: ignore[misc]
+}
+
+
+def taken(version: str, names: Names, door: str, values: list[Any], more: dict[str, Any]) -> str:
+    """What becomes of an event with these names, which get the values in turn: "" if it is refused."""
+    beside, inside = names
+    event = {**VERSIONS[version], **more, **dict(zip(beside, values, strict=False))}
+    if inside:
+        event["extensions"] = dict(zip(inside, values[len(beside) :], strict=False))
+    binding, message = DOORS[door](event)
+    reader = codec(binding=binding)
+    reader.decode(DOORS[door](VERSIONS[version])[1])  # what was learnt of a good one lets no other through
+    try:
+        found = reader.decode(message)
+    except Refused as e:
+        return "" if e.status == 400 else str(e.status)
+    return f"{event} is taken as {found[0].attributes}"
+
+
+@pytest.mark.spec("SAFE-125", "BR-15")
+@examples(400)
+@example(("released", (("tenant",), ("tenant",))), "structured", ["a", "b"], {})
+@example(("released", ((), ("Tenant", "tenant"))), "batch", ["b", "a"], {})
+@example(("released", (("time",), ())), "http", ["\x07", "a"], {})
+@example(("0.3", (("eventtime",), ())), "http", ["\x07", "a"], {})
+@example(("0.3", (("eventtype",), ())), "structured", [{}, "a"], {})
+@example(("1.0", (("cloudeventsversion",), ())), "structured", [{}, "a"], {})
+@example(("1.0", (("cloudeventsversion",), ())), "http", ["0.1", "a"], {"time": "now"})
+@given(
+    st.sampled_from([(version, names) for version, found in HIDING.items() for names in found]),
+    st.sampled_from(sorted(DOORS)),
+    st.lists(st.sampled_from(ANY), min_size=2, max_size=2),
+    st.sampled_from(UNFIT),
+)
+def test_no_value_hides_a_name_that_means_an_attribute(
+    hiding: tuple[str, Names], door: str, values: list[Any], more: dict[str, Any]
+) -> None:
+    assert taken(*hiding, door, values, more) == ""
 
 
 def only_plain_names(event: Event, who: Identity) -> None:
@@ -208,6 +290,35 @@ async def test_a_policy_judges_the_type_of_every_version(tmp_path: Path) -> None
             for request in (body, {"headers": {**{k.encode(): v.encode() for k, v in sender.items()}, **fields}}):
                 answer = await client.post(rig.url("default"), **request)  # type: ignore[arg-type]
                 assert answer.status_code == status, (who, event, answer.text)
+
+
+TENANTS: list[tuple[dict[str, Any], dict[str, str]]] = [
+    *[({"tenant": "a"}, {name: "b"}) for name in ("tenant", "Tenant")],
+    *[({}, {"Tenant": "b", "tenant": "a"}), ({}, {"tenant": "a", "Tenant": "b"})],
+    *[({"tenant": "a"}, {name: "b"}) for name in ("type", "event-Type", "source", "eventID")],
+    ({"tenant": "\x07"}, {"tenant": "a"}),
+]
+
+
+@pytest.mark.anyio
+@pytest.mark.spec("SAFE-125", "PO-01")
+async def test_a_policy_lets_no_second_tenant_or_type_through(tmp_path: Path) -> None:
+    policies = "{p: {brokers: [default], from: [ann], filters: [{exact: {tenant: a}}]}}"
+    async with running(config(policies), tmp_path) as (rig, client):
+
+        async def status(message: Message) -> int:
+            fields = [(b"x-word", b'{"subject": "ann"}'), *message.headers]
+            answer = await client.post(rig.url("default"), content=message.body or b"", headers=fields)
+            return answer.status_code
+
+        for tenant, expected in [("a", 202), ("b", 403)]:
+            event = {**RELEASED, "extensions": {"Tenant": tenant}}
+            assert [await status(structured(event)), await status(binary(HTTP, event))] == [expected] * 2
+        for beside, inside in TENANTS:
+            event = {**RELEASED, **beside, "extensions": inside}
+            assert await status(structured(event)) == 400, event
+            if "\x07" not in beside.values():  # which HTTP has not
+                assert await status(binary(HTTP, event)) == 400, event
 
 
 @pytest.mark.spec("SAFE-100")
