@@ -24,6 +24,7 @@ from gateway_core.contract.clock import Clock, SystemClock
 from gateway_core.contract.component import BuildContext, DeadLetterRef
 from gateway_core.contract.errors import MissingExtra, StorageError
 from gateway_core.contract.event import Event, text_of
+from gateway_core.contract.outcome import Stage
 from gateway_core.delivery.dead_letter import rfc3339, without_facts
 
 from .sink import DeadLetterSink
@@ -45,6 +46,8 @@ class Store:
     owner: str
     address: str
     store: DeadLetterStore
+    brokers: set[str]
+    """The brokers of all owners, "" for bridges."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,10 +58,25 @@ class DeadLetter:
     broker: str
     """The broker of its trigger, "" for a bridge."""
 
+    def may_be_of(self, broker: str) -> bool:
+        """Whether a trigger of this broker may have given it up. Those of older versions don't name the broker."""
+        return self.broker == broker if self.fact("tidegatebroker") else broker in self.place.brokers
+
     def fact(self, name: str) -> str:
         """A fact as text, or ""."""
         value = self.event.attributes.get(name)
         return "" if value is None else text_of(value)
+
+    @property
+    def was_offered(self) -> bool:
+        """Whether it surely was an event for a trigger, not an input that its broker did not take: of that, a source
+        makes one attempt and has no status."""
+        return bool(
+            self.fact("tidegatebroker")
+            or self.fact("knativeerrorcode")
+            or self.fact("tidegateattempts") not in ("", "1")
+            or self.fact("tidegatestage") in (Stage.FILTER, Stage.ORDER, Stage.ENCODE)
+        )
 
     @property
     def group(self) -> str:
@@ -123,8 +141,10 @@ class Stores:
                 self._homes[owner] = built
             if not isinstance(built, DeadLetterStore):
                 self._elsewhere.append(f"{owner}: {address}")
-            elif not any(s.address == address for s in self.stores):
-                self.stores.append(Store(owner, address, built))
+            elif known := next((s for s in self.stores if s.address == address), None):
+                known.brokers.add(broker)
+            else:
+                self.stores.append(Store(owner, address, built, {broker}))
                 self._owners[address] = broker
 
     def state(self) -> object:
@@ -201,9 +221,9 @@ class Stores:
         """The selected dead letters, store by store, oldest first."""
         for place in self.stores:
             for id_, event in place.store.entries():
-                # the trigger's broker, or the file's owner if the trigger is no longer in the config
-                trigger = event.attributes.get("tidegatetrigger")
-                broker = self._brokers.get(str(trigger), self._owners[place.address])
+                # without a broker: that of its trigger, or the file's owner if the config has no such trigger any more
+                trigger, broker = event.attributes.get("tidegatetrigger"), event.attributes.get("tidegatebroker")
+                broker = str(broker or self._brokers.get(str(trigger), self._owners[place.address]))
                 dead_letter = DeadLetter(id_, event, place, broker)
                 if query.has(dead_letter):
                     yield dead_letter

@@ -414,15 +414,20 @@ class _Run:
                 bridge.bridge.subscription if bridge is not None else Refused(f"there is no bridge {name!r} any more")
             )
         trigger = built.triggers.get(name)
+        untaken = name == dead_letter.broker and name in built.brokers and not dead_letter.was_offered
         if trigger is None:
-            if name == dead_letter.broker and name in built.brokers:
+            if untaken:
                 return None
             return Refused(f"there is no trigger {name!r} any more: replay to all triggers")
         if not isinstance(trigger, Trigger):
             return Refused(f"trigger {name!r} reads its channel by itself: replay to all triggers")
-        ours = trigger.subscription.sink.address == dead_letter.fact("knativeerrordest")
-        if name in built.brokers and not ours:  # of the two, the broker: no trigger has had it
+        if untaken and trigger.subscription.sink.address != dead_letter.fact("knativeerrordest"):
             return None
+        broker = trigger.broker.name
+        if not dead_letter.may_be_of(broker):
+            was = dead_letter.fact("tidegatebroker")
+            by = f"a trigger of broker {was!r}" if was else f"no trigger of broker {broker!r}"
+            return Refused(f"it was given up by {by}, and {name!r} is one of broker {broker!r}: say where with --to")
         return trigger.subscription
 
     async def _edited(self, dead_letter: DeadLetter, event: Event, seen: Seen) -> BaseException | None:
