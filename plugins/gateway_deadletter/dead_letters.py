@@ -8,7 +8,8 @@ import logging
 import re
 import sqlite3
 from base64 import b64decode
-from collections.abc import Container, Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -66,6 +67,16 @@ class DeadLetter:
         """A fact as text, or ""."""
         value = self.event.attributes.get(name)
         return "" if value is None else text_of(value)
+
+    @property
+    def owner(self) -> tuple[str, str]:
+        """Its broker and trigger."""
+        return self.broker, self.fact("tidegatetrigger")
+
+    @property
+    def imported(self) -> bool:
+        """Whether it came from a file elsewhere: what a gateway writes itself knows its place in the log."""
+        return isinstance(self.place.store, DeadLetterSink) and not self.event.position
 
     @property
     def was_offered(self) -> bool:
@@ -163,12 +174,27 @@ class Stores:
         """Sinks that keep their dead letters elsewhere, and what the last reading could not decrypt."""
         return self._elsewhere + self.closed
 
-    def elsewhere(self, broker: str, counts: Sequence[GivenUpCount], query: Query) -> Iterator[dict[str, Any]]:
-        """The events among these that are in none of the stores, as JSON values."""
+    def elsewhere(
+        self,
+        broker: str,
+        counts: Sequence[GivenUpCount],
+        query: Query,
+        imported: Mapping[tuple[str, str], int] | None = None,
+    ) -> Iterator[dict[str, Any]]:
+        """The events among these that are in none of the stores, as JSON values. `imported` says how many of each
+        broker and trigger have been taken over from elsewhere (`DeadLetter.imported`); without it the stores are read,
+        if there is anything elsewhere."""
+        here: Counter[tuple[str, str]] | None = None if imported is None else Counter(imported)
         for each in counts:
             if each.to and each.to not in self._owners and query.asks_for(broker, each.name, each.last.reason):
+                owner = broker, each.name
+                if here is None:
+                    here = Counter(d.owner for d in self.dead_letters(Query()) if d.imported)
+                taken = min(each.count, here[owner])
+                here[owner] -= taken
                 last = {"last": rfc3339(each.last.at_ns), "reason": each.last.reason}
-                yield {"broker": broker, "trigger": each.name, "to": each.to, "count": each.count, **last}
+                if count := each.count - taken:
+                    yield {"broker": broker, "trigger": each.name, "to": each.to, "count": count, **last}
 
     def home(self, trigger: str, broker: str | None) -> DeadLetterSink:
         """Where new dead letters of this trigger or bridge go, or those of `broker` if it is given. Raises

@@ -112,7 +112,9 @@ def state_of(
     delivered, settled, read or unknown; `text` describes it. `dead_letter` is one that can be read, `given_up` what the
     channel keeps about it. `found` is true if the event was found in its channel. `shared`: other gateways may deliver
     from the channel, and it keeps no list of what was given up; `lately`: the event came while this gateway ran."""
-    given_up = given_up or (where and where["given_up"])
+    remembered = where and where["given_up"]
+    if remembered and (given_up is None or remembered["delivered"]):  # the channel writes a replay a moment later
+        given_up = remembered
     if delivery and not delivery["matched"] and dead_letter is None and given_up is None:
         return _told("not_matched", "its filter does not match", None, None, None)
     if where is None:
