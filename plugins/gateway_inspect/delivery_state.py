@@ -159,7 +159,7 @@ def _state(
     if given_up is not None:
         return _gone(given_up)
     if state_of_feed == "before":
-        return "before", "the trigger is newer than the event"
+        return "before", "the trigger is newer than the event, which was never for it"
     if state_of_feed == "passed":
         if delivery.get("reads"):
             return "read", "read by its sink"

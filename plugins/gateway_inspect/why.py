@@ -157,7 +157,33 @@ async def entry_of(
             lately=event.received_ns >= service.since_ns,
         )
         deliveries.append({**kept, **state})
+    deliveries += _former(service, owner, event.position, given_up, dead_letters)
     return {**entry, "deliveries": deliveries}
+
+
+def _former(
+    service: InspectContext,
+    owner: str,
+    position: int,
+    given_up: Mapping[str, GivenUp],
+    dead_letters: list[tuple[str, Event]],
+) -> Iterator[dict[str, Any]]:
+    """Triggers that gave the event up and that the config does not have any more, or not at this broker."""
+    built = service.gateway.built
+    brokers = {name: trigger.broker.name for name, trigger in built.triggers.items()}
+    letters: dict[str, list[Event]] = {}
+    for name, letter in dead_letters:
+        of = letter.attributes.get("tidegatebroker")  # of an earlier version without, only the place in the log tells
+        here = of == owner or (of is None and position and letter.position == position)
+        if here and letter.position in (0, position) and brokers.get(name) != owner:
+            letters.setdefault(name, []).append(letter)
+    for name in sorted({*letters, *given_up}):
+        if brokers.get(name) == owner:
+            continue
+        facts = {"delivery_state": None, "held": None, "failures": [], "given_up": None}
+        state = state_of({}, facts, _dead_letter(letters.get(name, [])), given_up_facts(given_up.get(name)), True)
+        text = f"{state['text']}; the broker has no such trigger any more"
+        yield {"kind": "trigger", "name": name, "broker": owner, "matched": True, **state, "text": text}
 
 
 async def _given_up(service: InspectContext, owner: str, position: int) -> Mapping[str, GivenUp]:

@@ -84,6 +84,8 @@ class LogChannel:
         shards, reserve = await self._loop.run_in_executor(None, self._folder.open, self._config.sync)
         self._shards, self._reserve = shards, reserve
         self._tails = [Tail(s.number, s.first, s.next, s.routed, self._changed) for s in shards]
+        for tail, of in zip(self._tails, shards, strict=True):
+            tail.begins = of.begins
         self._damage = DamagedShards(self._folder.path, {s.number: s.damaged for s in shards if s.damaged})
         self._tail = self._tails[0]
         self._quarantine = Quarantine(self._folder.path, [s.number for s in shards], self._find_damage)
