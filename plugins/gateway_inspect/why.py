@@ -180,7 +180,7 @@ def _former(
     for name in sorted({*letters, *given_up}):
         if brokers.get(name) == owner:
             continue
-        facts = {"delivery_state": None, "held": None, "failures": [], "given_up": None}
+        facts: dict[str, Any] = {"delivery_state": None, "held": None, "failures": [], "given_up": None}
         state = state_of({}, facts, _dead_letter(letters.get(name, [])), given_up_facts(given_up.get(name)), True)
         text = f"{state['text']}; the broker has no such trigger any more"
         yield {"kind": "trigger", "name": name, "broker": owner, "matched": True, **state, "text": text}

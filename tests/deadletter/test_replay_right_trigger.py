@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
+from gateway_deadletter import line as line_format
 from gateway_testing import Subscriber
 from gateway_testing.process import GatewayProcess
 
+from gateway_core.contract.event import Event
 from tests.command_line import tidegate
 from tests.explain.test_why import send
 
@@ -78,3 +81,43 @@ def test_a_trigger_of_another_broker_gets_nothing(tmp_path: Path) -> None:
             assert subscriber.requests == []
         finally:
             gateway.stop()
+
+
+def bury(gateway: GatewayProcess, broker: str, *letters: dict[str, Any]) -> None:
+    """Dead letters as an earlier version wrote them: without their broker."""
+    file = gateway.data_dir / "dead-letter" / f"{broker}.jsonl"
+    file.parent.mkdir(parents=True, exist_ok=True)
+    facts = {"specversion": "1.0", "source": "/s", "type": "t", "knativeerrordest": "http://127.0.0.1:1/"}
+    facts |= {"tidegateattempts": 1, "tidegatestage": "delivery", "tidegatereason": "no"}
+    lines = [line_format.write(Event({**facts, **letter}), n + 1) for n, letter in enumerate(letters)]
+    file.write_bytes(b"".join(line + b"\n" for line in lines))
+
+
+@pytest.mark.spec("SAFE-120")
+def test_letters_of_earlier_versions_are_told_apart_by_their_facts(tmp_path: Path) -> None:
+    """A status, a second attempt, and a failure in the trigger: none is of an input that the broker did not take."""
+    with (
+        Subscriber() as subscriber,
+        GatewayProcess(NAMED_ALIKE.format(url=subscriber.url), tmp_path) as gateway,
+    ):
+        seen: list[dict[str, Any]] = [{"knativeerrorcode": "400"}, {"tidegateattempts": 2}, {"tidegatestage": "filter"}]
+        letters = [{"id": str(n), "tidegatetrigger": "orders", **facts} for n, facts in enumerate([*seen, {}])]
+        bury(gateway, "orders", *letters)
+        assert tidegate("dlq", "replay", "--all", "--data-dir", gateway.data_dir).stdout == "4 replayed, 0 left\n"
+        gateway.wait_until(lambda: len(subscriber.requests) >= 5, what="the input of the broker at both")
+        got = sorted((r.path, r.headers["ce-id"]) for r in subscriber.requests)
+        assert got == [("/audit", "3"), *(("/wrong", str(n)) for n in range(4))]
+
+
+@pytest.mark.spec("SAFE-120")
+def test_a_letter_of_an_earlier_version_is_of_the_brokers_that_write_into_its_file(tmp_path: Path) -> None:
+    with Subscriber() as subscriber:
+        config = MOVED.format(url=subscriber.url).replace("broker: one", "broker: two")
+        with GatewayProcess(config, tmp_path) as gateway:
+            bury(gateway, "one", {"id": "1", "tidegatetrigger": "late", "knativeerrorcode": "400"})
+            ran = tidegate("dlq", "replay", "--all", "--data-dir", gateway.data_dir)
+            assert (ran.returncode, ran.stdout) == (1, "0 replayed, 1 left\n")
+            assert "no trigger of broker 'two'" in ran.stderr
+            bury(gateway, "two", {"id": "2", "tidegatetrigger": "late", "knativeerrorcode": "400"})
+            ran = tidegate("dlq", "replay", "--all", "--broker", "two", "--data-dir", gateway.data_dir)
+            assert [r.headers["ce-id"] for r in subscriber.requests] == ["2"]
