@@ -13,7 +13,7 @@ from gateway_testing.process import GatewayProcess
 
 from gateway_core.contract.event import Event
 from tests.command_line import tidegate
-from tests.explain.test_why import send
+from tests.explain.test_why import send, why
 
 pytestmark = pytest.mark.usefixtures("processes")
 
@@ -69,7 +69,8 @@ def test_a_trigger_of_another_broker_gets_nothing(tmp_path: Path) -> None:
         with GatewayProcess(MOVED.format(url=subscriber.url), tmp_path) as gateway:
             send(gateway.ingress("one"), "1")
             gateway.wait_until(lambda: len(rows(gateway)) == 1, what="a dead letter")
-        gateway.config.write_text(MOVED.format(url=subscriber.url).replace("broker: one", "broker: two"))
+        moved = MOVED.format(url=subscriber.url).replace("broker: one", "broker: two")
+        gateway.config.write_text(moved.replace("/wrong", "/right"))
         subscriber.requests.clear()
         gateway.start()
         try:
@@ -79,6 +80,13 @@ def test_a_trigger_of_another_broker_gets_nothing(tmp_path: Path) -> None:
             assert "it was given up by a trigger of broker 'one', and 'late' is one of broker 'two'" in ran.stderr
             assert "--to" in ran.stderr
             assert subscriber.requests == []
+            send(gateway.ingress("two"), "1")  # an event of the same name, which the new one takes
+            gateway.wait_until(lambda: len(subscriber.requests) == 1, what="the delivery")
+            found = why(gateway, "1")["events"]
+            assert {e["broker"]: {d["name"]: d["state"] for d in e["deliveries"]} for e in found} == {
+                "one": {"late": "dead_lettered"},
+                "two": {"late": "delivered"},
+            }
         finally:
             gateway.stop()
 
