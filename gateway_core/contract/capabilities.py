@@ -259,6 +259,15 @@ class TellsGivenUp(Protocol):
 
 
 @runtime_checkable
+class FindsGivenUp(Protocol):
+    """A channel that finds events that were given up by what their dead letters still tell."""
+
+    def given_up_by(self, name: str, wanted: Container[tuple[str, str]]) -> Mapping[tuple[str, str], Sequence[int]]:
+        """The positions of the events that this subscription gave up and no replay has delivered, oldest first, by
+        source and id; of those that are among `wanted`. It may block: call it in a thread. Raises `StorageError`."""
+
+
+@runtime_checkable
 class Joined(Protocol):
     """A channel in which a subscription attached while the channel is open gets its cursor a moment later."""
 

@@ -30,6 +30,7 @@ FACTS = (
     "knativeerrorcode",
     "knativeerrordata",
     "tidegatetrigger",
+    "tidegatebroker",
     "tidegateattempts",
     "tidegatefirst",
     "tidegatelast",
@@ -51,9 +52,18 @@ def rfc3339(ns: int) -> str:
 
 
 def with_facts(
-    event: Event, outcome: Outcome, *, trigger: str, dest: str, attempts: int, first_ns: int, last_ns: int
+    event: Event,
+    outcome: Outcome,
+    *,
+    trigger: str,
+    dest: str,
+    attempts: int,
+    first_ns: int,
+    last_ns: int,
+    broker: str = "",
 ) -> Event:
-    """The event with the facts of its failure as extension attributes. They replace earlier ones."""
+    """The event with the facts of its failure as extension attributes. They replace earlier ones. `broker` is that of
+    the trigger; a bridge has none, and what a broker could not take has had no trigger."""
     letter = without_facts(event)
     facts = letter.attributes
     facts |= {
@@ -65,6 +75,8 @@ def with_facts(
         "tidegatestage": outcome.stage.value,
         "tidegatereason": one_line(outcome.reason, 500) or "no reason given",
     }
+    if broker:
+        facts["tidegatebroker"] = broker
     if outcome.code is not None:
         facts["knativeerrorcode"] = str(outcome.code)
     if outcome.data:
@@ -82,7 +94,8 @@ class DeadLetterWriter:
     """Writes the dead letters of one trigger, broker or bridge, each until its write succeeds.
 
     `fault` says why a first try failed, until no write with a failed try is pending; `on_failure` gets it at each
-    failed try. `what` is the kind of owner, for the log. `draw` returns the random numbers in [0, 1) for waits.
+    failed try. `what` is the kind of owner, for the log. `broker` is that of a trigger. `draw` returns the random
+    numbers in [0, 1) for waits.
     """
 
     def __init__(
@@ -95,6 +108,7 @@ class DeadLetterWriter:
         *,
         draw: Callable[[], float] = random.random,
         on_failure: Callable[[str], None] | None = None,
+        broker: str = "",
     ) -> None:
         self.sink = sink
         self.clock = clock
@@ -105,6 +119,7 @@ class DeadLetterWriter:
         self.written_by_stage = _NONE
         self._owner = f"{what} {name}"
         self._name = name
+        self._broker = broker
         self._observers = observers
         self._on_failure = on_failure
         self._pending: dict[_Write, Delivery | None] = {}
@@ -129,7 +144,14 @@ class DeadLetterWriter:
         write = _Write(
             *(self, event, done),
             lambda: with_facts(
-                event, outcome, trigger=self._name, dest=dest, attempts=attempts, first_ns=first_ns, last_ns=now
+                event,
+                outcome,
+                trigger=self._name,
+                dest=dest,
+                attempts=attempts,
+                first_ns=first_ns,
+                last_ns=now,
+                broker=self._broker,
             ),
         )
         self._pending[write] = delivery

@@ -89,6 +89,10 @@ class Failures:
         """Whether none of the events that were given up since the start is forgotten."""
         return len(self._given_up) < MOST
 
+    def all_given_up(self) -> Iterator[tuple[str | None, str | None, int, GivenUp]]:
+        """What it remembers of events that were given up, oldest first: id, source, position, facts."""
+        yield from self._given_up
+
     def given_up(self, id: str, source: str | None, position: int) -> GivenUp | None:
         """What is remembered about an event that was given up; position 0 means any."""
         for known, its_source, its_position, given_up in reversed(self._given_up):

@@ -69,7 +69,8 @@ class Subscription:
     `publish` takes a reply event to the broker's channel; None if replies aren't wanted. `draw` returns the random
     numbers in [0, 1) for waits; it may be set at any time. `send` replaces that of the sink. `filter` is the guard of
     the filter, which knows the events on which the filter raised. `left(position)` says whether the sender of an event
-    that is given back does not wait any more: then no attempt begins. `what` is the kind of owner, for the log.
+    that is given back does not wait any more: then no attempt begins. `what` is the kind of owner, for the log;
+    `broker` is that of a trigger, for its dead letters.
     """
 
     def __init__(
@@ -90,6 +91,7 @@ class Subscription:
         filter: FilterGuard | None = None,
         left: Callable[[int], bool] | None = None,
         what: str = "trigger",
+        broker: str = "",
     ) -> None:
         self.name = name
         self.sink = sink
@@ -111,6 +113,7 @@ class Subscription:
                 *(what, name, dead_letter, clock, observers),
                 draw=self._drawn,
                 on_failure=self._dead_letter_failed,
+                broker=broker,
             )
         # until the first event: of thousands of triggers most may never get one, and their own would take 3 kB each
         self._queue, self._schedule, self._attempts = _NO_QUEUE, _NO_SCHEDULE, _NO_ATTEMPTS

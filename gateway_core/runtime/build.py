@@ -172,6 +172,7 @@ class Builder:
             order_key_of=self._order_key_of(policy, place, **names),
             send=self._tracing.send(meter.sending(sink.send) if meter else sink.send, sink, name, broker.name),
             filter=guard,
+            broker=broker.name,
         )
         return Trigger(name, broker, wanted, subscription, dead_letter, from_start, sinks, meter)
 

@@ -8,7 +8,8 @@ import logging
 import re
 import sqlite3
 from base64 import b64decode
-from collections.abc import Container, Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -24,6 +25,7 @@ from gateway_core.contract.clock import Clock, SystemClock
 from gateway_core.contract.component import BuildContext, DeadLetterRef
 from gateway_core.contract.errors import MissingExtra, StorageError
 from gateway_core.contract.event import Event, text_of
+from gateway_core.contract.outcome import Stage
 from gateway_core.delivery.dead_letter import rfc3339, without_facts
 
 from .sink import DeadLetterSink
@@ -45,6 +47,8 @@ class Store:
     owner: str
     address: str
     store: DeadLetterStore
+    brokers: set[str]
+    """The brokers of all owners, "" for bridges."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,10 +59,35 @@ class DeadLetter:
     broker: str
     """The broker of its trigger, "" for a bridge."""
 
+    def may_be_of(self, broker: str) -> bool:
+        """Whether a trigger of this broker may have given it up. Those of older versions don't name the broker."""
+        return self.broker == broker if self.fact("tidegatebroker") else broker in self.place.brokers
+
     def fact(self, name: str) -> str:
         """A fact as text, or ""."""
         value = self.event.attributes.get(name)
         return "" if value is None else text_of(value)
+
+    @property
+    def owner(self) -> tuple[str, str]:
+        """Its broker and trigger."""
+        return self.broker, self.fact("tidegatetrigger")
+
+    @property
+    def imported(self) -> bool:
+        """Whether it came from a file elsewhere: what a gateway writes itself knows its place in the log."""
+        return isinstance(self.place.store, DeadLetterSink) and not self.event.position
+
+    @property
+    def was_offered(self) -> bool:
+        """Whether it surely was an event for a trigger, not an input that its broker did not take: of that, a source
+        makes one attempt and has no status."""
+        return bool(
+            self.fact("tidegatebroker")
+            or self.fact("knativeerrorcode")
+            or self.fact("tidegateattempts") not in ("", "1")
+            or self.fact("tidegatestage") in (Stage.FILTER, Stage.ORDER, Stage.ENCODE)
+        )
 
     @property
     def group(self) -> str:
@@ -123,8 +152,10 @@ class Stores:
                 self._homes[owner] = built
             if not isinstance(built, DeadLetterStore):
                 self._elsewhere.append(f"{owner}: {address}")
-            elif not any(s.address == address for s in self.stores):
-                self.stores.append(Store(owner, address, built))
+            elif known := next((s for s in self.stores if s.address == address), None):
+                known.brokers.add(broker)
+            else:
+                self.stores.append(Store(owner, address, built, {broker}))
                 self._owners[address] = broker
 
     def state(self) -> object:
@@ -143,12 +174,27 @@ class Stores:
         """Sinks that keep their dead letters elsewhere, and what the last reading could not decrypt."""
         return self._elsewhere + self.closed
 
-    def elsewhere(self, broker: str, counts: Sequence[GivenUpCount], query: Query) -> Iterator[dict[str, Any]]:
-        """The events among these that are in none of the stores, as JSON values."""
+    def elsewhere(
+        self,
+        broker: str,
+        counts: Sequence[GivenUpCount],
+        query: Query,
+        imported: Mapping[tuple[str, str], int] | None = None,
+    ) -> Iterator[dict[str, Any]]:
+        """The events among these that are in none of the stores, as JSON values. `imported` says how many of each
+        broker and trigger have been taken over from elsewhere (`DeadLetter.imported`); without it the stores are read,
+        if there is anything elsewhere."""
+        here: Counter[tuple[str, str]] | None = None if imported is None else Counter(imported)
         for each in counts:
             if each.to and each.to not in self._owners and query.asks_for(broker, each.name, each.last.reason):
+                owner = broker, each.name
+                if here is None:
+                    here = Counter(d.owner for d in self.dead_letters(Query()) if d.imported)
+                taken = min(each.count, here[owner])
+                here[owner] -= taken
                 last = {"last": rfc3339(each.last.at_ns), "reason": each.last.reason}
-                yield {"broker": broker, "trigger": each.name, "to": each.to, "count": each.count, **last}
+                if count := each.count - taken:
+                    yield {"broker": broker, "trigger": each.name, "to": each.to, "count": count, **last}
 
     def home(self, trigger: str, broker: str | None) -> DeadLetterSink:
         """Where new dead letters of this trigger or bridge go, or those of `broker` if it is given. Raises
@@ -201,9 +247,9 @@ class Stores:
         """The selected dead letters, store by store, oldest first."""
         for place in self.stores:
             for id_, event in place.store.entries():
-                # the trigger's broker, or the file's owner if the trigger is no longer in the config
-                trigger = event.attributes.get("tidegatetrigger")
-                broker = self._brokers.get(str(trigger), self._owners[place.address])
+                # without a broker: that of its trigger, or the file's owner if the config has no such trigger any more
+                trigger, broker = event.attributes.get("tidegatetrigger"), event.attributes.get("tidegatebroker")
+                broker = str(broker or self._brokers.get(str(trigger), self._owners[place.address]))
                 dead_letter = DeadLetter(id_, event, place, broker)
                 if query.has(dead_letter):
                     yield dead_letter

@@ -5,7 +5,8 @@ from __future__ import annotations
 import sys
 import threading
 import time
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import lru_cache
@@ -79,13 +80,14 @@ class Selection:
 @dataclass(frozen=True, slots=True)
 class Snapshot:
     """All dead letters as they were read. `beyond` says how many more there are than `MOST`; `unreadable` is that of
-    `Stores`."""
+    `Stores`, `imported` counts by broker and trigger what came from elsewhere."""
 
     entries: Sequence[Entry] = ()
     beyond: int = 0
     unreadable: Sequence[str] = ()
     number: int = 0
     triggers: Sequence[str] = ()
+    imported: Mapping[tuple[str, str], int] = field(default_factory=dict)
 
 
 class Overview:
@@ -139,7 +141,10 @@ class Overview:
             took = time.monotonic() - began
             self._gone_again = began + max(_FRESH_S, _REST * took)
         stores = await to_thread.run_sync(self.stores)
-        return [each for name, counts in self._gone for each in stores.elsewhere(name, counts, query)]
+        snapshot = await to_thread.run_sync(self.current)
+        return [
+            each for name, counts in self._gone for each in stores.elsewhere(name, counts, query, snapshot.imported)
+        ]
 
     def _select(self, query: Query) -> Selection:
         reason = (query.reason or "").lower()
@@ -182,14 +187,16 @@ def grouped(entries: Iterable[Entry]) -> Selection:
 
 def _read(stores: Stores, number: int) -> Snapshot:
     entries: list[Entry] = []
-    beyond = 0
+    beyond, imported = 0, Counter[tuple[str, str]]()
     for dead_letter in stores.dead_letters(Query()):
         if len(entries) < MOST:
             entries.append(entry_of(dead_letter))
         else:
             beyond += 1
+        if dead_letter.imported:
+            imported[dead_letter.owner] += 1
     triggers = sorted({entry.trigger for entry in entries})
-    return Snapshot(entries, beyond, stores.unreadable, number, triggers)
+    return Snapshot(entries, beyond, stores.unreadable, number, triggers, imported)
 
 
 def entry_of(dead_letter: DeadLetter) -> Entry:

@@ -28,14 +28,15 @@ from anyio.abc import TaskGroup
 from gateway_admin.routes import Problem
 from gateway_audit.log import audit_log
 
-from gateway_core.contract.capabilities import GivenUp
-from gateway_core.contract.errors import Overloaded, Refused
+from gateway_core.contract.capabilities import FindsGivenUp, GivenUp
+from gateway_core.contract.errors import Overloaded, Refused, StorageError
 from gateway_core.contract.event import Event
 from gateway_core.contract.interfaces import Outcome
 from gateway_core.contract.one_line import one_line
 from gateway_core.contract.outcome import Stage
 from gateway_core.delivery import Subscription
 from gateway_core.delivery.dead_letter import without_facts
+from gateway_core.delivery.failures import id_of
 from gateway_core.delivery.subscription import UNWANTED
 from gateway_core.pipeline.broker import Trigger
 
@@ -232,6 +233,10 @@ def given_up_of(dead_letter: DeadLetter) -> GivenUp:
     )
 
 
+def _source_and_id(event: Event) -> tuple[str, str]:
+    return str(event.attributes.get("source")), str(id_of(event))
+
+
 class _Stopped(Exception):
     """The replay ends early, in this state."""
 
@@ -243,6 +248,8 @@ class _Run:
         self._gateway = gateway
         self._replay = replay
         self._removals = Removals()
+        self._without_position: set[tuple[str, str]] = set()  # source and id
+        self._given_up: dict[tuple[str, str], dict[tuple[str, str], list[int]]] = {}  # by broker and trigger
         self.state = "stopped"  # unless it comes to another end
 
     async def run(self) -> None:
@@ -308,6 +315,8 @@ class _Run:
                 name = dead_letter.fact("tidegatetrigger")
                 replay.triggers[name] = replay.triggers.get(name, 0) + 1
                 brokers.add(dead_letter.broker)
+                if not dead_letter.event.position:
+                    self._without_position.add(_source_and_id(dead_letter.event))
         replay.brokers = sorted(brokers)
         return frozenset(found)
 
@@ -388,6 +397,7 @@ class _Run:
             if replay.seen is not None and replay.edited is not None:
                 return [await self._edited(dead_letter, replay.edited, replay.seen) for dead_letter in chunk]
             return await self._stored([(d.broker, without_facts(d.event)) for d in chunk])
+        await self._locate(chunk)
         events = [without_facts(d.event) if replay.edited is None else replay.edited for d in chunk]
         results: list[BaseException | None] = [None] * len(chunk)
         untaken = []  # by their brokers
@@ -405,6 +415,37 @@ class _Run:
             results[number] = result
         return results
 
+    async def _locate(self, chunk: Sequence[DeadLetter]) -> None:
+        """Finds the positions of events whose dead letters don't tell them, so that their log learns of the replay."""
+        for dead_letter in chunk:
+            failed = self._failed_at(dead_letter)
+            if dead_letter.event.position or not isinstance(failed, Subscription):
+                continue
+            owner = dead_letter.broker, failed.name
+            if owner not in self._given_up:
+                self._given_up[owner] = await self._given_up_by(dead_letter.broker, failed)
+            if positions := self._given_up[owner].get(_source_and_id(dead_letter.event)):
+                dead_letter.event.position = positions.pop(0)
+
+    async def _given_up_by(self, name: str, subscription: Subscription) -> dict[tuple[str, str], list[int]]:
+        broker = self._gateway.built.brokers.get(name)
+        if broker is None or not isinstance(broker.channel, FindsGivenUp):
+            return {}
+        try:
+            kept = await to_thread.run_sync(broker.channel.given_up_by, subscription.name, self._without_position)
+        except StorageError as e:
+            log.warning("which events were given up can't be read, so the log does not learn of replays: %s", e)
+            return {}
+        found = {key: dict.fromkeys(positions) for key, positions in kept.items()}
+        for id_, source, position, given_up in subscription.failures.all_given_up():  # the log may not have them yet
+            key = str(source), str(id_)
+            if position and key in self._without_position:
+                positions = found.setdefault(key, {})
+                positions.pop(position, None)
+                if not given_up.delivered_ns:
+                    positions[position] = None
+        return {key: sorted(positions) for key, positions in found.items()}
+
     def _failed_at(self, dead_letter: DeadLetter) -> Subscription | Refused | None:
         """Who gave it up. None if its broker never took it."""
         built, name = self._gateway.built, dead_letter.fact("tidegatetrigger")
@@ -414,15 +455,20 @@ class _Run:
                 bridge.bridge.subscription if bridge is not None else Refused(f"there is no bridge {name!r} any more")
             )
         trigger = built.triggers.get(name)
+        untaken = name == dead_letter.broker and name in built.brokers and not dead_letter.was_offered
         if trigger is None:
-            if name == dead_letter.broker and name in built.brokers:
+            if untaken:
                 return None
             return Refused(f"there is no trigger {name!r} any more: replay to all triggers")
         if not isinstance(trigger, Trigger):
             return Refused(f"trigger {name!r} reads its channel by itself: replay to all triggers")
-        ours = trigger.subscription.sink.address == dead_letter.fact("knativeerrordest")
-        if name in built.brokers and not ours:  # of the two, the broker: no trigger has had it
+        if untaken and trigger.subscription.sink.address != dead_letter.fact("knativeerrordest"):
             return None
+        broker = trigger.broker.name
+        if not dead_letter.may_be_of(broker):
+            was = dead_letter.fact("tidegatebroker")
+            by = f"a trigger of broker {was!r}" if was else f"no trigger of broker {broker!r}"
+            return Refused(f"it was given up by {by}, and {name!r} is one of broker {broker!r}: say where with --to")
         return trigger.subscription
 
     async def _edited(self, dead_letter: DeadLetter, event: Event, seen: Seen) -> BaseException | None:

@@ -119,7 +119,9 @@ def state_of(
     delivered, settled, read or unknown; `text` describes it. `dead_letter` is one that can be read, `given_up` what the
     channel keeps about it. `found` is true if the event was found in its channel. `shared`: other gateways may deliver
     from the channel, and it keeps no list of what was given up; `lately`: the event came while this gateway ran."""
-    given_up = given_up or (where and where["given_up"])
+    remembered = where and where["given_up"]
+    if remembered and (given_up is None or remembered["delivered"]):  # the channel writes a replay a moment later
+        given_up = remembered
     if delivery and not delivery["matched"] and dead_letter is None and given_up is None:
         return _told("not_matched", "its filter does not match", None, None, None)
     if where is None:
@@ -166,7 +168,7 @@ def _state(
     if given_up is not None:
         return _gone(given_up)
     if state_of_feed == "before":
-        return "before", "the trigger is newer than the event"
+        return "before", "the trigger is newer than the event, which was never for it"
     if state_of_feed == "passed":
         if delivery.get("reads"):
             return "read", "read by its sink"

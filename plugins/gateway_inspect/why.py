@@ -149,7 +149,7 @@ async def entry_of(
     deliveries = []
     for delivery in explained["deliveries"]:
         kept = {name: delivery[name] for name in _KEPT if delivery.get(name) is not None}
-        of_it = [dead_letter for to, dead_letter in dead_letters if to == delivery["name"]]
+        of_it = [letter for to, letter in dead_letters if to == delivery["name"] and _may_be_of(letter, owner)]
         gone = given_up_facts(given_up.get(delivery["name"]))
         state = state_of(
             *(delivery, where.get(delivery["name"]), _dead_letter(of_it), gone, bool(event.position)),
@@ -157,7 +157,38 @@ async def entry_of(
             lately=event.received_ns >= service.since_ns,
         )
         deliveries.append({**kept, **state})
+    deliveries += _former(service, owner, event.position, given_up, dead_letters)
     return {**entry, "deliveries": deliveries}
+
+
+def _former(
+    service: InspectContext,
+    owner: str,
+    position: int,
+    given_up: Mapping[str, GivenUp],
+    dead_letters: list[tuple[str, Event]],
+) -> Iterator[dict[str, Any]]:
+    """Triggers that gave the event up and that the config does not have any more, or not at this broker."""
+    built = service.gateway.built
+    brokers = {name: trigger.broker.name for name, trigger in built.triggers.items()}
+    letters: dict[str, list[Event]] = {}
+    for name, letter in dead_letters:
+        of = letter.attributes.get("tidegatebroker")  # of an earlier version without, only the place in the log tells
+        here = of == owner or (of is None and position and letter.position == position)
+        if here and (not position or letter.position in (0, position)) and brokers.get(name) != owner:
+            letters.setdefault(name, []).append(letter)
+    for name in sorted({*letters, *given_up}):
+        if brokers.get(name) == owner:
+            continue
+        facts: dict[str, Any] = {"delivery_state": None, "held": None, "failures": [], "given_up": None}
+        state = state_of({}, facts, _dead_letter(letters.get(name, [])), given_up_facts(given_up.get(name)), True)
+        text = f"{state['text']}; the broker has no such trigger any more"
+        yield {"kind": "trigger", "name": name, "broker": owner, "matched": True, **state, "text": text}
+
+
+def _may_be_of(dead_letter: Event, owner: str) -> bool:
+    """Whether it may be one of this broker or bridge. Bridges, and earlier versions, name no broker."""
+    return dead_letter.attributes.get("tidegatebroker", owner) == owner
 
 
 async def _given_up(service: InspectContext, owner: str, position: int) -> Mapping[str, GivenUp]:
@@ -176,7 +207,12 @@ async def _unfound(
     """What is known about an event that is not in the channel, or can't be found there; None if nothing is."""
     where = await where_is(service, wanted, owner, 0)
     known = {name for name, w in where.items() if w["held"] is not None or w["failures"] or w["given_up"]}
-    of_it = [(to, dead_letter) for to, dead_letter in dead_letters if to == owner or to in where]
+    of_it = [
+        (to, letter)
+        for to, letter in dead_letters
+        if letter.attributes.get("tidegatebroker") == owner
+        or ((to == owner or to in where) and _may_be_of(letter, owner))
+    ]
     if of_it:
         bare = without_facts(of_it[-1][1])
         bare.position = 0

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import sqlite3
 from collections.abc import Container, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
@@ -38,7 +39,7 @@ from .reader import TRACE, shard_file
 from .readers import LogReaderFeed
 from .retention import Retention
 from .rows import Unreadable
-from .search import at, browse, find, given_up, given_up_counts
+from .search import at, browse, find, given_up, given_up_by, given_up_counts
 from .shard import Shard
 from .subscriptions import Subscriptions
 from .wal_file import file_bytes
@@ -83,6 +84,8 @@ class LogChannel:
         shards, reserve = await self._loop.run_in_executor(None, self._folder.open, self._config.sync)
         self._shards, self._reserve = shards, reserve
         self._tails = [Tail(s.number, s.first, s.next, s.routed, self._changed) for s in shards]
+        for tail, of in zip(self._tails, shards, strict=True):
+            tail.begins = of.begins
         self._damage = DamagedShards(self._folder.path, {s.number: s.damaged for s in shards if s.damaged})
         self._tail = self._tails[0]
         self._quarantine = Quarantine(self._folder.path, [s.number for s in shards], self._find_damage)
@@ -342,6 +345,13 @@ class LogChannel:
     async def given_up(self, position: int) -> Mapping[str, GivenUp]:
         """See `gateway_core.contract.capabilities.TellsGivenUp`."""
         return await to_thread.run_sync(given_up, self._folder.path, position)
+
+    def given_up_by(self, name: str, wanted: Container[tuple[str, str]]) -> Mapping[tuple[str, str], Sequence[int]]:
+        """See `gateway_core.contract.capabilities.FindsGivenUp`."""
+        try:
+            return given_up_by(self._folder.path, name, wanted)
+        except sqlite3.Error as e:
+            raise StorageError(f"what was given up can't be read: {e}") from e
 
     def given_up_counts(self) -> Sequence[GivenUpCount]:
         """See `gateway_core.contract.capabilities.TellsGivenUp`."""

@@ -12,7 +12,7 @@ import asyncio
 import logging
 import sqlite3
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import islice
 from typing import NamedTuple
 
@@ -110,7 +110,7 @@ class Cursor:
         self.tail = tail
         self.next = next
         self.redo = list(redo)
-        self.begin = 0  # its first sequence, if it was added while this process ran
+        self.begin = 0  # its first sequence, if it is known that there were others before
         self.pending: dict[int, None] = {}
         self.behind = True
         self.busy = False  # a step of catching up is in progress
@@ -261,6 +261,8 @@ class Tail:
     last written; `notify` is called for the first of them."""
 
     def __init__(self, shard: int, first: int, end: int, routed: int, notify: Callable[[], None]) -> None:
+        self.begins: dict[str, int] = {}  # by subscription, see `begins.py`
+        self._begun: dict[str, int] = {}  # to be written
         self.shard = shard
         self.first = first
         self.end = end
@@ -279,6 +281,13 @@ class Tail:
                 self._notify()
             cursor.changed = True
             self._changed.append(cursor)
+
+    def begin(self, cursor: Cursor) -> None:
+        """The cursor is the first of its subscription here, and begins with its next event."""
+        cursor.begin = self.begins[cursor.feed.name] = cursor.next
+        if cursor.next > 1:
+            self._begun[cursor.feed.name] = cursor.next
+        self.mark(cursor)
 
     def detach(self, name: str, state: CursorState) -> None:
         """The last state of a detached subscription must be written."""
@@ -305,12 +314,14 @@ class Tail:
                 cursors.append((cursor.feed.name, cursor.state()))
         given_up, self._given_up = self._given_up, []
         self._changed, self._detached = [], []
+        begun, self._begun = self._begun, {}
         self._routed = self.end
-        return CursorChanges(self.shard, self.end, cursors, given_up)
+        return CursorChanges(self.shard, self.end, cursors, given_up, begun)
 
     def put_back(self, changes: CursorChanges) -> None:
         """These changes could not be written."""
         self._routed = -1
+        self._begun = {**changes.begun, **self._begun}
         self._given_up = [*changes.given_up, *self._given_up][-MAX_GIVEN_UP:]
         for name, state in changes.cursors:
             cursor = self.cursors.get(name)
@@ -334,12 +345,14 @@ _positions = msgspec.json.Decoder(list[int]).decode
 
 
 class CursorChanges(NamedTuple):
-    """The changes of one shard to write: its routed end, the cursors that changed, and which events were given up."""
+    """The changes of one shard to write: its routed end, the cursors that changed, which events were given up, and
+    where new subscriptions began."""
 
     shard: int
     routed: int
     cursors: Sequence[tuple[str, CursorState]]
     given_up: Sequence[given_up_table.Row] = ()
+    begun: Mapping[str, int] = {}
 
 
 def load_cursors(connection: sqlite3.Connection) -> tuple[int, dict[str, CursorState]]:

@@ -63,10 +63,11 @@ class Feeder:
         """Gives a subscription its cursor in a shard: the saved one, else a new one."""
         if state is None:
             cursor = Cursor(feed, tail, tail.first if feed.from_start else tail.end)
-            cursor.begin = cursor.next
-            tail.mark(cursor)
+            tail.begin(cursor)
         else:
             cursor = Cursor(feed, tail, routed if state.next is None else state.next, state.pending)
+            begin = tail.begins.get(feed.name, 0)
+            cursor.begin = begin if cursor.next >= begin else 0  # else it was rewound, and gets them all
         feed.cursors[tail.shard] = cursor
         tail.cursors[feed.name] = cursor
         if tail is self._main:

@@ -80,6 +80,19 @@ def counts(connection: sqlite3.Connection) -> Sequence[GivenUpCount]:
     return told
 
 
+def undelivered(connection: sqlite3.Connection, name: str) -> list[int]:
+    """The sequences of the events that a subscription gave up and no replay has delivered, in order. Raises
+    `sqlite3.Error`."""
+    if not _exists(connection):
+        return []
+    found = connection.execute(
+        "SELECT sequence FROM given_up WHERE name = ? AND json_valid(facts)"
+        " AND json_extract(facts, '$.delivered_ns') = 0 ORDER BY sequence",
+        (name,),
+    )
+    return [sequence for (sequence,) in found if isinstance(sequence, int)]
+
+
 def _exists(connection: sqlite3.Connection) -> bool:
     return connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'given_up'").fetchone() is not None
 

@@ -148,6 +148,12 @@ class LogReader:
         connection = self._connection(shard)
         return [] if connection is None else given_up.counts(connection)
 
+    def undelivered(self, shard: int, name: str) -> Iterator[Event]:
+        """The shard's events that a subscription gave up and no replay has delivered, oldest first."""
+        connection = self._connection(shard)
+        for sequence in [] if connection is None else given_up.undelivered(connection, name):
+            yield from self.events(shard, self.read(shard, sequence, sequence + 1))
+
     def read(self, shard: int, start: int, end: int | None = None, limit: int = -1) -> Iterator[Row]:
         """The shard's rows with `start <= sequence < end`, in order, at most `limit` of them, read in parts."""
         if (rows := self.rows(shard)) is not None:

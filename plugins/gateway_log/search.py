@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from pathlib import Path
 
 import msgspec
@@ -129,6 +129,19 @@ def given_up_counts(folder: Path) -> list[GivenUpCount]:
                 last = max(each.last, before.last, key=lambda given_up: given_up.at_ns)
                 found[each.name, each.to] = GivenUpCount(each.name, each.to, count, last)
     return list(found.values())
+
+
+def given_up_by(folder: Path, name: str, wanted: Container[tuple[str, str]]) -> dict[tuple[str, str], list[int]]:
+    """See `gateway_core.contract.capabilities.FindsGivenUp`. It blocks. Raises `sqlite3.Error`."""
+    found: dict[tuple[str, str], list[int]] = {}
+    with LogReader(folder) as reader:
+        for shard in reader.shards():
+            for event in reader.undelivered(shard, name):
+                attributes = event.attributes
+                key = str(attributes.get("source")), str(attributes.get("id") or attributes.get("eventID"))
+                if key in wanted:
+                    found.setdefault(key, []).append(event.position)
+    return found
 
 
 def _agrees(event: Event, wanted: Mapping[str, str]) -> bool:

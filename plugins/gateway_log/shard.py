@@ -19,7 +19,7 @@ from gateway_file.private_files import no_room
 from gateway_core.contract.errors import StartError, StorageError
 from gateway_core.contract.event import Event, position_of
 
-from . import damaged_cursors, epochs, given_up, meta, wal_file
+from . import begins, damaged_cursors, epochs, given_up, meta, wal_file
 from .checksum import PRIME
 from .cursor import CursorChanges, CursorState, load_cursors, rewind_cursors, saving
 from .disk_reserve import DiskReserve
@@ -78,6 +78,7 @@ class Shard:
         self.cursors_lost = self._cursors_written = self._begun = False
         self.routed: int
         self.cursors: dict[str, CursorState]
+        self.begins: dict[str, int] = {}
         self._connection: sqlite3.Connection
         self._lock = lock(folder, number)
         try:
@@ -109,6 +110,7 @@ class Shard:
             self.first, self.next = bounds_of(self._connection)
             self._expect_events(known)
             self.routed, self.cursors = load_cursors(self._connection)
+            self.begins = begins.load(self._connection)
             # a power failure may lose events that were not synced (sync: normal), but not their cursors
             self.routed = min(self.routed, self.next)
             for name in rewind_cursors(self.cursors, self.routed, self.first, self.next):
@@ -240,6 +242,8 @@ class Shard:
             self._connection.executescript(saving(changes))
             if changes is not None and changes.given_up:
                 given_up.save(self._connection, changes.given_up)
+            if changes is not None and changes.begun:
+                begins.save(self._connection, changes.begun)
             if count and not self._begun:
                 epochs.begin(self._connection, self.first, self.next)
             self._insert(rows, count)

@@ -337,7 +337,8 @@ def _joined(changes: list[CursorChanges]) -> CursorChanges | None:
         return changes[0] if changes else None
     cursors = {name: state for c in changes for name, state in c.cursors}
     given_up = [row for c in changes for row in c.given_up]
-    return CursorChanges(changes[-1].shard, changes[-1].routed, list(cursors.items()), given_up)
+    begun = {name: at for c in changes for name, at in c.begun.items()}
+    return CursorChanges(changes[-1].shard, changes[-1].routed, list(cursors.items()), given_up, begun)
 
 
 def _without_given_up(changes: list[CursorChanges], failed: list[CursorChanges]) -> list[CursorChanges]:

@@ -319,7 +319,7 @@ def file_line(event: Event) -> bytes:
     return event_json.dump(event)
 
 
-@pytest.mark.spec("SAFE-90")
+@pytest.mark.spec("SAFE-121")
 def test_letters_of_a_file_sink_are_imported_once(tidegate, bury, tmp_path: Path) -> None:
     bury(letter("0"))
     old = tmp_path / "old.jsonl"
@@ -332,5 +332,13 @@ def test_letters_of_a_file_sink_are_imported_once(tidegate, bury, tmp_path: Path
     again = tidegate("dlq", "import", "--json", str(old))
     assert json.loads(again.out) == {"imported": 0, "known": 2, "strange": 1}
     assert old.read_bytes() == before
+    with Subscriber() as s:
+        assert tidegate("dlq", "replay", "--all", "--to", s.url).out == "3 replayed, 0 left\n"
+    gone = tidegate("dlq", "import", "--json", str(old))
+    assert json.loads(gone.out) == {"imported": 0, "known": 2, "strange": 1}
+    assert listed(tidegate) == []
+    wanted = tidegate("dlq", "import", "--again", "--broker", "other", "--json", str(old))
+    assert json.loads(wanted.out) == {"imported": 2, "known": 0, "strange": 1}
+    assert tidegate("dlq", "import", "--again", "--broker", "other", "--json", str(old)).out.count('"known": 2')
     shown = tidegate("dlq", "import", str(tmp_path / "none.jsonl"))
     assert (shown.code, "can't be read: No such file" in shown.err) == (1, True)

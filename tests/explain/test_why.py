@@ -148,6 +148,7 @@ def test_sources_tell_events_with_one_id_apart(tmp_path: Path) -> None:
         assert [e["event"]["source"] for e in one["events"]] == ["/s"]
 
 
+@pytest.mark.spec("SAFE-123")
 def test_a_trigger_that_came_later_is_told(tmp_path: Path) -> None:
     with running(tmp_path) as gateway:
         send(gateway.ingress(), "1")
@@ -155,6 +156,25 @@ def test_a_trigger_that_came_later_is_told(tmp_path: Path) -> None:
         gateway.config.write_text(text.replace("\nbridges", '\n  late: {subscriber: "http://127.0.0.1:9/"}\nbridges'))
         gateway.wait_until(lambda: "late" in [t["name"] for t in gateway.status()["triggers"] if t["ready"]])
         assert ways(why(gateway, "1"))["late"]["state"] == "before"
+        gateway.kill()
+        gateway.start()
+        assert ways(why(gateway, "1"))["late"]["state"] == "before"
+
+
+@pytest.mark.spec("SAFE-123")
+def test_a_renamed_trigger_has_not_had_what_the_former_one_gave_up(tmp_path: Path) -> None:
+    with running(tmp_path, config=CONFIG.partition("  later:")[0]) as gateway:
+        send(gateway.ingress(), "1")
+        gateway.wait_until(lambda: states(gateway, "1").get("never") == "dead_lettered")
+        gateway.config.write_text(gateway.config.read_text().replace("never: {", "renamed: {"))
+        gateway.wait_until(lambda: "renamed" in [t["name"] for t in gateway.status()["triggers"] if t["ready"]])
+        for _ in range(2):
+            expected = {"good": "delivered", "renamed": "before", "never": "dead_lettered"}
+            assert states(gateway, "1") == expected
+            ran = asked(gateway, "1")
+            assert (ran.returncode, "; the broker has no such trigger any more" in ran.stdout) == (1, True)
+            gateway.stop()
+            gateway.start()
 
 
 def test_every_worker_is_asked(tmp_path: Path) -> None:

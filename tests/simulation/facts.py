@@ -44,7 +44,8 @@ from .plan import Config, Event, Plan, Policy, Trigger
 from .queue_plan import MQTT, NATS
 
 FACTS = (
-    *("knativeerrordest", "knativeerrorcode", "knativeerrordata", "tidegatetrigger", "tidegateattempts"),
+    *("knativeerrordest", "knativeerrorcode", "knativeerrordata", "tidegatetrigger", "tidegatebroker"),
+    "tidegateattempts",
     *("tidegatefirst", "tidegatelast", "tidegatestage", "tidegatereason"),
 )
 """What a dead letter adds."""

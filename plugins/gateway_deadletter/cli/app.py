@@ -67,18 +67,21 @@ def show(
 def import_(
     files: Annotated[list[Path], typer.Argument(metavar="FILE", help="Files of dead letters, as `file:` writes them.")],
     broker: Annotated[str | None, typer.Option(help="The broker whose they become (default: their triggers').")] = None,
+    again: Annotated[
+        bool, typer.Option("--again", help="Import also what was imported before, and replayed or removed since.")
+    ] = False,
     config: Config = None,
     data_dir: DataDir = None,
     as_json: Json = False,
 ) -> None:
     """Take over dead letters that a `file:` sink has written, so that they can be listed and replayed.
 
-    The files stay as they are. What was imported before is not imported again.
+    The files stay as they are. What was imported before is not imported again, also if it was replayed or removed.
     """
     from .dlq import Where
     from .importing import import_dead_letters
 
-    raise typer.Exit(import_dead_letters(Where(config, data_dir).stores(), files, broker, as_json=as_json))
+    raise typer.Exit(import_dead_letters(Where(config, data_dir).stores(), files, broker, again=again, as_json=as_json))
 
 
 @dlq.command()
