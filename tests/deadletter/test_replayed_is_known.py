@@ -65,6 +65,7 @@ def test_after_an_import(tmp_path: Path) -> None:
     with w.subscriber as s:
         with GatewayProcess(CONFIG.format(url=s.url, folder=tmp_path), tmp_path) as gateway:
             w.given_up(gateway, 2)
+            gateway.stop()  # not killed: what has just been given up would be delivered after the start
         gateway.config.write_text(
             "\n".join(line for line in gateway.config.read_text().splitlines() if "file:" not in line)
         )
