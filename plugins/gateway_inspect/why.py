@@ -188,7 +188,7 @@ def _former(
 
 def _may_be_of(dead_letter: Event, owner: str) -> bool:
     """Whether it may be one of this broker or bridge. Bridges, and earlier versions, name no broker."""
-    return dead_letter.attributes.get("tidegatebroker", owner) == owner
+    return bool(dead_letter.attributes.get("tidegatebroker", owner) == owner)
 
 
 async def _given_up(service: InspectContext, owner: str, position: int) -> Mapping[str, GivenUp]:
