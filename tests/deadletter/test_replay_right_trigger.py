@@ -95,7 +95,8 @@ def bury(gateway: GatewayProcess, broker: str, *letters: dict[str, Any]) -> None
     """Dead letters as an earlier version wrote them: without their broker."""
     file = gateway.data_dir / "dead-letter" / f"{broker}.jsonl"
     file.parent.mkdir(parents=True, exist_ok=True)
-    facts = {"specversion": "1.0", "source": "/s", "type": "t", "knativeerrordest": "http://127.0.0.1:1/"}
+    facts: dict[str, Any] = {"specversion": "1.0", "source": "/s", "type": "t"}
+    facts["knativeerrordest"] = "http://127.0.0.1:1/"
     facts |= {"tidegateattempts": 1, "tidegatestage": "delivery", "tidegatereason": "no"}
     lines = [line_format.write(Event({**facts, **letter}), n + 1) for n, letter in enumerate(letters)]
     file.write_bytes(b"".join(line + b"\n" for line in lines))
