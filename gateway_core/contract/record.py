@@ -166,6 +166,10 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
+def _known(*values: Any) -> list[Any]:
+    return [value for value in values if value is not None]
+
+
 FIRST = Rule(_first)
 """The first that is there."""
 TOTAL = Rule(_sum, lambda value: value)
@@ -176,6 +180,10 @@ EVERY = Rule(lambda mine, theirs: mine and theirs)
 """True if all are."""
 ANY = Rule(lambda mine, theirs: mine or theirs)
 """True if one is."""
+EARLIEST = Rule(lambda mine, theirs: min(_known(mine, theirs), default=None))
+"""The first of times in RFC 3339, in UTC, of those that are known."""
+GREATEST = Rule(lambda mine, theirs: max(_known(mine, theirs), default=None))
+"""The greatest, of those that are known."""
 TOTALS = Rule(lambda mine, theirs: [a + b for a, b in zip_longest(mine, theirs, fillvalue=0)], list)
 """Counters in a list: the sum at each place."""
 TOTALS_BY_KEY = Rule(lambda mine, theirs: {k: mine.get(k, 0) + theirs.get(k, 0) for k in {**mine, **theirs}}, dict)

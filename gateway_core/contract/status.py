@@ -18,8 +18,10 @@ from .record import (
     BY_NAME,
     CURRENT,
     DETAILS,
+    EARLIEST,
     EVERY,
     FIRST,
+    GREATEST,
     IN_ORDER,
     ONE,
     TOTAL,
@@ -31,11 +33,6 @@ from .record import (
 
 WITH_READY = Rule(lambda mine, theirs: mine)
 """It belongs to `ready`: `Entry.merged` takes it from the entry that explains `ready` best."""
-
-_EARLIEST = Rule(lambda mine, theirs: min(filter(None, (mine, theirs)), default=None))
-"""The first of times in RFC 3339, in UTC, of those that are known."""
-_LONGEST = Rule(lambda mine, theirs: max(filter(None, (mine, theirs)), default=None))
-"""The most, of those that are known."""
 
 Details = Annotated[dict[str, Any], DETAILS("What only this kind of component reports.")]
 
@@ -130,10 +127,10 @@ class DeliveryStatus(Entry, frozen=True):
     last_error: Annotated[str | None, FIRST("The last failure of an attempt.")] = None
     retried_until: Annotated[
         str | None,
-        _EARLIEST("Until when the event that has failed longest is retried (RFC 3339); null if none, or by number."),
+        EARLIEST("Until when the event that has failed longest is retried (RFC 3339); null if none, or by number."),
     ] = None
     longest_wait_s: Annotated[
-        float | None, _LONGEST("The longest wait before that event's next retry, in seconds; null if there is none.")
+        float | None, GREATEST("The longest wait before that event's next retry, in seconds; null if there is none.")
     ] = None
     attempt: Annotated[Durations | None, ONE("Of attempts; null without metrics.")] = None
     delivery: Annotated[Durations | None, ONE("From an event's arrival to its delivery; null without metrics.")] = None

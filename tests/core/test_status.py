@@ -156,6 +156,8 @@ EXPECTED: dict[str, Callable[[list[Any]], Any]] = {
     "CURRENT": lambda parts: sum(known(parts)) if known(parts) else None,
     "EVERY": all,
     "ANY": any,
+    "EARLIEST": lambda parts: min(known(parts), default=None),
+    "GREATEST": lambda parts: max(known(parts), default=None),
     "TOTALS": sums,
     "TOTALS_BY_KEY": lambda parts: {k: sum(p.get(k, 0) for p in parts) for k in {k for p in parts for k in p}},
     "ONE": lambda parts: reduce(lambda a, b: a.merged(b), known(parts)) if known(parts) else None,
