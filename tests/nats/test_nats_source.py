@@ -206,7 +206,7 @@ async def test_messages_now_and_then_are_a_sign_of_life(kit: NatsKit, monkeypatc
 @pytest.mark.spec("NT-17")
 async def test_a_slow_connection_on_which_messages_come_is_alive(kit: NatsKit, monkeypatch: pytest.MonkeyPatch) -> None:
     """The answers to its pings wait behind them."""
-    monkeypatch.setattr("gateway_nats.connect.PING_S", 0.3)
+    monkeypatch.setattr("gateway_nats.connect.PING_S", 0.7)
     intake = MemoryIntake()
     with Proxy(kit.server.port) as proxy:
         async with (
@@ -214,9 +214,9 @@ async def test_a_slow_connection_on_which_messages_come_is_alive(kit: NatsKit, m
             running(source_of(kit, servers=f"nats://127.0.0.1:{proxy.port}"), intake) as source,
         ):
             proxy.slow(60_000)
-            for n in range(150):
+            for n in range(250):
                 await js.publish(f"{kit.name}.in", b"x" * 1000, headers=headers(str(n)))
-            await until(lambda: len(intake.safe) == 150, "all events")
+            await until(lambda: len(intake.safe) == 250, "all events")
             assert source.info()["reconnects"] == 0
 
 
