@@ -214,11 +214,15 @@ def taken(version: str, names: Names, door: str, values: list[Any], more: dict[s
         found = reader.decode(message)
     except Refused as e:
         return "" if e.status == 400 else str(e.status)
+    names_left = {name.lower() for name in found[0].attributes}
+    if len(beside) > 1 and all(v == "\x07" for v in values) and not names_left & {n.lower() for n in beside}:
+        return ""  # two headers that differ in case only, with values that none may have: nothing of them is left
     return f"{event} is taken as {found[0].attributes}"
 
 
 @pytest.mark.spec("SAFE-125", "BR-15")
 @examples(400)
+@example(("released", (("tenant", "Tenant"), ())), "kafka", ["\x07", "\x07"], {})
 @example(("released", (("tenant",), ("tenant",))), "structured", ["a", "b"], {})
 @example(("released", ((), ("Tenant", "tenant"))), "batch", ["b", "a"], {})
 @example(("released", (("time",), ())), "http", ["\x07", "a"], {})

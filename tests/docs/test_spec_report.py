@@ -50,7 +50,7 @@ def run(pytester: pytest.Pytester):  # type: ignore[no-untyped-def]
 
 
 def rows(page: str) -> dict[str, tuple[str, str]]:
-    cells = [line.strip("| ").split("|") for line in page.splitlines() if re.match(r"\| [A-Z0-9]+-\d\d ", line)]
+    cells = [line.strip("| ").split("|") for line in page.splitlines() if re.match(r"\| [A-Z0-9]+-\d+ ", line)]
     return {c[0].strip(): (c[-2].strip(), c[-1].strip()) for c in cells}
 
 
