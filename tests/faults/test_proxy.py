@@ -98,7 +98,7 @@ def test_it_forgets_what_is_open_and_tells_nobody(echo: int) -> None:
         with socket.create_connection(("127.0.0.1", proxy.port), 60) as again:
             again.sendall(b"whole")
             assert read(again, 5) == b"whole"
-        assert proxy.forget() == 1, "the one that was forgotten is open, as far as its far end knows"
+            assert proxy.forget() == 1, "only the one that came later is left to be forgotten"
         proxy.heal()
         connection.settimeout(0.1)
         with pytest.raises(TimeoutError):
