@@ -25,7 +25,7 @@ from gateway_core.runtime import start_conditions
 from gateway_core.runtime.settings import Settings
 
 from . import secrets_list
-from .orphans import left_behind, loading_with_applied
+from .orphans import with_applied
 
 _ConnectionCheck = Callable[[GatewayConfig, Settings], Iterable[Probe]]
 
@@ -49,14 +49,14 @@ def check_config(
     faults = [*faults, *start_conditions.of_settings(settings, registry)]
     if loaded is not None and loading is not None and not faults:
         faults = _of_components(loaded, settings, loading, registry)
-    if not faults:
-        faults = _of_applied(common.config_paths(paths), registry, settings)
+    warnings = loaded.warnings if loaded else []
+    if loaded is not None:
+        of_applied, left_behind = with_applied(common.config_paths(paths), registry, settings)
+        faults = faults or of_applied
+        warnings = [*warnings, *left_behind]
     probes: list[Probe] = []
     if connect and loaded is not None:
         probes = [probe for asked in registry.connection_checks for probe in _probed(*asked, loaded.config, settings)]
-    warnings = loaded.warnings if loaded else []
-    if loaded is not None:
-        warnings = [*warnings, *left_behind(common.config_paths(paths), registry, settings)]
     failed = sum(not probe.ok for probe in probes)
     rows = secrets_list.secret_rows(loading) if secrets and loading is not None else []
     good = not faults and not failed and not any(row.missing for row in rows)
@@ -73,17 +73,6 @@ def check_config(
         tail = f"{failed} of {len(probes)} ends FAILED" if failed else f"all {len(probes)} ends ok" if probes else ""
         print(render(faults, common.colours(sys.stdout), warnings, tail), end="")
     return OK if good else FAULT
-
-
-def _of_applied(paths: Sequence[Path], registry: Registry, settings: Settings) -> list[Fault]:
-    """Faults that the config has together with what was applied to the gateway of this data directory."""
-    try:
-        loading_with_applied(paths, registry, settings).run()
-    except ConfigError as e:
-        return e.faults
-    except StartError as e:
-        return [Fault(str(e))]
-    return []
 
 
 def _probed(check: _ConnectionCheck, plugin: str, config: GatewayConfig, settings: Settings) -> Iterable[Probe]:

@@ -14,6 +14,7 @@ from gateway_terminal.tables import aligned
 from gateway_core.cli import common
 from gateway_core.cli.exit_codes import FAULT, OK
 from gateway_core.config.load import Loading
+from gateway_core.config.model import GatewayConfig
 from gateway_core.config.registry import Registry
 from gateway_core.config.sources import gather
 from gateway_core.contract.durable import Noted
@@ -23,18 +24,25 @@ from gateway_core.runtime.durable_names import ConfigNames, orphaning
 from gateway_core.runtime.settings import Settings
 
 
-def left_behind(paths: Sequence[Path], registry: Registry, settings: Settings) -> Iterator[Fault]:
-    """Warnings: the names of the config that ran last which this one would leave behind."""
+def with_applied(paths: Sequence[Path], registry: Registry, settings: Settings) -> tuple[list[Fault], Sequence[Fault]]:
+    """What is to be said of the config together with what was applied to the gateway of this data directory: its
+    faults; and warnings, of the names of the config that ran last which this one would leave behind."""
     try:
-        loading = loading_with_applied(paths, registry, settings)
+        loading = _loading(paths, registry, settings)
         config = loading.run().config
-    except (ConfigError, StartError):  # the check says so itself
-        return
+    except ConfigError as e:
+        return e.faults, ()
+    except StartError as e:
+        return [Fault(str(e))], ()
+    return [], [*_left_behind(loading, config, registry, settings)]
+
+
+def _left_behind(loading: Loading, config: GatewayConfig, registry: Registry, settings: Settings) -> Iterator[Fault]:
     for finding in orphaning(ConfigNames(config, registry, settings.data_dir.absolute()), config):
         yield Fault(finding.message, *loading.written(finding.place), finding.remedy)
 
 
-def loading_with_applied(paths: Sequence[Path], registry: Registry, settings: Settings) -> Loading:
+def _loading(paths: Sequence[Path], registry: Registry, settings: Settings) -> Loading:
     """The config as a gateway reads it, with what was applied."""
     files = [*paths, *registry.config_files(settings)]
     return Loading(gather(files, registry, os.environ), registry, os.environ)
@@ -51,7 +59,7 @@ def orphans(
 ) -> int:
     """Lists or removes them; returns the exit code."""
     settings, registry = common.settings(data_dir=data_dir), Registry.installed()
-    config = loading_with_applied(common.config_paths(paths), registry, settings).run().config
+    config = _loading(common.config_paths(paths), registry, settings).run().config
     names = ConfigNames(config, registry, settings.data_dir.absolute())
     found = names.left()
     if not remove and not everything:
