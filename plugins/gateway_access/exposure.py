@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import ipaddress
 from collections.abc import Iterator
 from typing import Protocol, runtime_checkable
+
+from gateway_serving.hosts import is_loopback
 
 from gateway_core.config.model import GatewayConfig
 from gateway_core.contract.component import ComponentRef
@@ -33,21 +34,11 @@ class LettingIn(Protocol):
     def closed(self) -> bool: ...
 
 
-def is_local(host: str) -> bool:
-    """Whether a listener on this host is only reached from this machine."""
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host.partition("%")[0]).is_loopback
-    except ValueError:
-        return False
-
-
 def is_open(options: object) -> bool:
     """Whether clients on other machines come in without proving anything, although the config does not say so."""
     if not isinstance(options, LettingIn) or options.listen is None or options.anonymous or options.closed:
         return False
-    return not is_local(options.listen.rpartition(":")[0].strip("[]"))
+    return not is_loopback(options.listen.rpartition(":")[0].strip("[]"))
 
 
 def refuse_open(options: LettingIn, owner: str) -> None:

@@ -8,13 +8,12 @@ can't be rebound, so it never belongs to a foreign page.
 from __future__ import annotations
 
 import hmac
-import ipaddress
-import re
 import socket
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from gateway_serving.address import check_free, split_address
+from gateway_serving.hosts import is_address, is_loopback, name_in
 
 from gateway_core.contract.errors import Fault, Probe, StartError
 from gateway_core.contract.one_line import one_line
@@ -31,19 +30,6 @@ MAX_BODY = 1024 * 1024
 _SAFE = ("GET", "HEAD")
 _HTTPS = "https://"
 _LOCAL = ("localhost", "127.0.0.1", "::1")
-
-
-def is_loopback_name(host: str) -> bool:
-    """Whether a host name or address is this machine."""
-    try:
-        return host == "localhost" or is_loopback(host)
-    except ValueError:
-        return False
-
-
-def is_loopback(host: str) -> bool:
-    """Whether an address is a loopback address."""
-    return ipaddress.ip_address(host.partition("%")[0]).is_loopback
 
 
 def exposed(address: str) -> bool:
@@ -94,8 +80,9 @@ class Guard:
 
     def __init__(self, host: str, callers: Callers, names: Iterable[str] = ()) -> None:
         given = [name.strip().lower().removesuffix("/") for name in names]
-        self._behind_tls = {_name(name.removeprefix(_HTTPS)) for name in given if name.startswith(_HTTPS)} - {""}
-        self._hosts = {*_LOCAL, host, *filter(None, map(_name, given)), *self._behind_tls}
+        secure = (name_in(name.removeprefix(_HTTPS)) for name in given if name.startswith(_HTTPS))
+        self._behind_tls = {*filter(None, secure)}
+        self._hosts = {*_LOCAL, host, *filter(None, map(name_in, given)), *self._behind_tls}
         self._any_address = not is_loopback(host)
         self._callers = callers
 
@@ -104,15 +91,15 @@ class Guard:
         host = request.headers.get("host")
         if host is None:
             return
-        name = _name(host)
-        if name in self._hosts or (self._any_address and _is_address(name)):
+        name = name_in(host) or ""
+        if name in self._hosts or (self._any_address and is_address(name)):
             return
         detail = f"{one_line(host, 100)!r} is not a name of the admin API: use the address that it listens on, or add"
         raise Problem(403, f"{detail} the name to TIDEGATE_ADMIN_HOSTS")
 
     def is_secure(self, request: Request) -> bool:
         """Whether the browser speaks TLS with a proxy, as configured: what the proxy adds, anyone could send."""
-        return _name(request.headers.get("host", "")) in self._behind_tls
+        return name_in(request.headers.get("host", "")) in self._behind_tls
 
     async def check(self, request: Request) -> Caller:
         """Returns who calls."""
@@ -155,25 +142,6 @@ def check_role(caller: Caller, needed: Role) -> None:
             raise unknown(SEND, caller.challenges)
         has = f"has the role {caller.role}" if caller.role else "has no role here"
         raise Problem(403, f"this needs the role {needed}; {one_line(caller.who, 100)} {has}")
-
-
-_HOST = re.compile(r"(?:\[([^\[\]]*)\]|([^:\[\]]*))(?::[0-9]*)?")
-
-
-def _name(host: str) -> str:
-    """The name in a `Host` header, without port and brackets; "" if it is not well-formed."""
-    found = _HOST.fullmatch(host.lower())
-    if found is None:
-        return ""
-    return found[1] if found[1] is not None else found[2].removesuffix(".")
-
-
-def _is_address(name: str) -> bool:
-    try:
-        ipaddress.ip_address(name.partition("%")[0])
-    except ValueError:
-        return False
-    return True
 
 
 def check_origin(request: Request) -> None:

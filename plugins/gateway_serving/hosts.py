@@ -21,7 +21,7 @@ _SHOWN = 100
 
 def _host_name(text: str) -> str:
     name = text.lower().removesuffix(".")
-    if name != "*" and not _NAME.fullmatch(name) and not _is_address(name):
+    if name != "*" and not _NAME.fullmatch(name) and not is_address(name):
         raise ValueError("write a host name without scheme and port: gateway.example.com, *.example.com, or * for all")
     return name
 
@@ -45,13 +45,11 @@ class Hosts:
         """Whether it answers to this `Host`: a name or an address, with any port."""
         if self._every:
             return True
-        found = _HOST.fullmatch(host.lower())
-        if found is None:
+        if (name := name_in(host)) is None:
             return False  # two names in one field, say
-        name = found[1] if found[1] is not None else found[2].removesuffix(".")
         if name in self._names or is_loopback(name) or name.endswith((".localhost", *self._suffixes)):
             return True
-        return not self._local and _is_address(name)  # an address can't be rebound
+        return not self._local and is_address(name)  # an address can't be rebound
 
     def refusal(self, host: bytes) -> str:
         """Why a request with this `Host` is refused, "" if it is not."""
@@ -65,6 +63,14 @@ class Hosts:
         )
 
 
+def name_in(host: str) -> str | None:
+    """The name or address in a `Host` header, without port and brackets; None if it is not well-formed."""
+    found = _HOST.fullmatch(host.lower())
+    if found is None:
+        return None
+    return found[1] if found[1] is not None else found[2].removesuffix(".")
+
+
 def is_loopback(host: str) -> bool:
     """Whether a host name or address means this machine alone."""
     if host == "localhost":
@@ -75,7 +81,8 @@ def is_loopback(host: str) -> bool:
         return False
 
 
-def _is_address(name: str) -> bool:
+def is_address(name: str) -> bool:
+    """Whether it is an address, not a name."""
     try:
         ipaddress.ip_address(name.partition("%")[0])
     except ValueError:

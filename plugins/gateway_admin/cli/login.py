@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 
 import httpx
 from gateway_http.cli.post import secure
+from gateway_serving.hosts import is_loopback
 
 from gateway_core.cli import common
 from gateway_core.cli.common import CommandError
@@ -19,7 +20,6 @@ from gateway_core.contract.one_line import one_line
 
 from ..client import logins
 from ..client.running import admin_url
-from ..guard import is_loopback_name
 
 _GRANT = "urn:ietf:params:oauth:grant-type:device_code"
 _SLOWER_S = 5.0
@@ -133,5 +133,5 @@ def _check_url(url: str, what: str) -> None:
         raise CommandError(f"{what} has no usable address: {one_line(url)}: {e}") from None
     if parts.scheme == "https" and parts.hostname:
         return
-    if parts.scheme != "http" or not is_loopback_name(parts.hostname or ""):
+    if parts.scheme != "http" or not is_loopback(parts.hostname or ""):
         raise CommandError(f"{what} must be at https://, or on this machine: {one_line(url)}")
