@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -77,34 +77,33 @@ class Servers:
 def check(config: RabbitConfig, needed: tuple[str, str], limit_s: float) -> None:
     """Connects, logs in, and looks for the queue or exchange that is `needed`. Raises `OSError` with the reason."""
 
-    async def run() -> None:
-        with anyio.fail_after(limit_s):
-            link = await Servers(config, "check").open_any()
-            try:
-                kind, name = needed
-                if kind == "queue":
-                    await depth(link, name)
-                elif kind == "exchange":
-                    await find_exchange(link, name)
-            finally:
-                await link.close()
+    async def look(link: Link) -> None:
+        kind, name = needed
+        if kind == "queue":
+            await depth(link, name)
+        elif kind == "exchange":
+            await find_exchange(link, name)
 
-    try:
-        anyio.run(run)
-    except (RabbitFault, StartError) as e:
-        raise OSError(str(e)) from e
-    except TimeoutError as e:
-        raise OSError(f"no answer within {limit_s:g} s") from e
+    _once(config, "check", limit_s, look)
 
 
 def delete_queue(config: RabbitConfig, queue: str, limit_s: float) -> None:
     """Deletes a queue, with its messages. One that is not there is none. Raises `OSError` with the reason."""
 
+    async def delete(link: Link) -> None:
+        await probe(link, amqp.Queue.Delete(0, queue))
+
+    _once(config, "orphans", limit_s, delete)
+
+
+def _once(config: RabbitConfig, owner: str, limit_s: float, act: Callable[[Link], Awaitable[None]]) -> None:
+    """Does one thing with a connection of its own. Raises `OSError` with the reason."""
+
     async def run() -> None:
         with anyio.fail_after(limit_s):
-            link = await Servers(config, "orphans").open_any()
+            link = await Servers(config, owner).open_any()
             try:
-                await probe(link, amqp.Queue.Delete(0, queue))
+                await act(link)
             finally:
                 await link.close()
 
