@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections.abc import Iterator
 from datetime import datetime
 from itertools import pairwise
+from typing import NamedTuple
 
 from ..facts import DISK, EVER, Attempt, Facts
 from ..plan import Policy
@@ -103,6 +105,31 @@ def _still_down(facts: Facts, name: str, begin: float, end: float) -> bool:
 
 @promise("delivery", "so no event is given up sooner than it would be alone")
 def nobody_is_given_up_early(facts: Facts) -> Found:
+    for one in _given_up_after_failures(facts):
+        least = min(sum(ceiling_s(p, n) for n in range(1, one.tries)) for p in one.policies) / 2
+        if one.took < least - 0.01:
+            yield (
+                one.at,
+                f"{one.name} gave {one.id} up after {one.took:.2f} s and {one.tries} tries; its waits alone take"
+                f" {least:.2f} s",
+            )
+
+
+class _GivenUp(NamedTuple):
+    """A dead letter of an event that was given up after failures that are tried again: by whom, when it was written,
+    for how long and how often it was tried, and the policies that may have been in force."""
+
+    name: str
+    id: str
+    at: float
+    code: str | None
+    took: float
+    tries: int
+    policies: list[Policy]
+
+
+def _given_up_after_failures(facts: Facts) -> Iterator[_GivenUp]:
+    """None while clocks can't be trusted."""
     if any(s.kind in ("clock", "freeze") for s in facts.spans):
         return
     for name, id, letter, write in facts.letters_by_attempt():
@@ -110,14 +137,9 @@ def nobody_is_given_up_early(facts: Facts) -> Found:
         if letter.get("tidegatestage") != "delivery" or (code is not None and not retried(int(code))):
             continue
         took = seconds(letter["tidegatelast"]) - seconds(letter["tidegatefirst"])
-        tries = int(letter["tidegateattempts"])
-        policies = facts.policies(name)
-        if not policies:
-            continue
-        least = min(sum(ceiling_s(p, n) for n in range(1, tries)) for p in policies) / 2
-        if took < least - 0.01:
-            at = write.at if write is not None else facts.end
-            yield at, f"{name} gave {id} up after {took:.2f} s and {tries} tries; its waits alone take {least:.2f} s"
+        at = write.at if write is not None else facts.end
+        if policies := facts.policies(name):
+            yield _GivenUp(name, id, at, code, took, int(letter["tidegateattempts"]), policies)
 
 
 def seconds(text: str) -> float:
@@ -233,23 +255,14 @@ def _known_twice(failures: list[Attempt], before: float) -> bool:
 
 @promise("delivery", "is given up no sooner than after it")
 def nobody_is_given_up_before_its_time(facts: Facts) -> Found:
-    if any(s.kind in ("clock", "freeze") for s in facts.spans):
-        return
-    for name, id, letter, write in facts.letters_by_attempt():
-        code = letter.get("knativeerrorcode")
-        if letter.get("tidegatestage") != "delivery" or (code is not None and not retried(int(code))):
+    for one in _given_up_after_failures(facts):
+        if any(p.retry_for is None or one.tries > p.retry for p in one.policies):
             continue
-        took = seconds(letter["tidegatelast"]) - seconds(letter["tidegatefirst"])
-        tries = int(letter["tidegateattempts"])
-        policies = facts.policies(name)
-        if not policies or any(p.retry_for is None or tries > p.retry for p in policies):
-            continue
-        if code is None and any(t is not None and t.sink != "http" for t in facts.triggers(name, 0, EVER)):
+        if one.code is None and any(t is not None and t.sink != "http" for t in facts.triggers(one.name, 0, EVER)):
             continue  # what was refused for good looks like no answer
-        least = min(p.retry_for for p in policies if p.retry_for is not None)
-        if took < least - 0.01:
-            at = write.at if write is not None else facts.end
-            yield at, f"{name} gave {id} up after {took:.2f} s; its policy retries for {least:g} s"
+        least = min(p.retry_for for p in one.policies if p.retry_for is not None)
+        if one.took < least - 0.01:
+            yield one.at, f"{one.name} gave {one.id} up after {one.took:.2f} s; its policy retries for {least:g} s"
 
 
 @promise("delivery", "or more after the event's first failed attempt is the last")
