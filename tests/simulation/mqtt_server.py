@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from .network import END, Connection, Endpoint
+from .queue_ends import QueueClient, QueueServer
 from .queue_plan import MQTT
 
 if TYPE_CHECKING:
@@ -96,29 +96,17 @@ class Session:
             client.message(self.next, again=False)
 
 
-class MqttServer:
-    """`network.Host`. Filters are topics without wildcards."""
+class MqttServer(QueueServer["_Client"]):
+    """Filters are topics without wildcards."""
 
     def __init__(self, world: World) -> None:
-        self.world = world
+        super().__init__(world, MQTT, _Client)
         self.sessions: dict[str, Session] = {}
-        self.clients: list[_Client] = []
-        world.network.hosts[MQTT] = self
 
     @property
     def filters(self) -> set[str]:
         """All that is subscribed to now."""
         return {name for session in self.sessions.values() for name in session.filters}
-
-    def accept(self) -> Endpoint | str:
-        """See `network.Host`."""
-        if self.world.faults.lasting("queue-away", MQTT) is not None:
-            return "refuse"
-        if self.world.faults.lasting("queue-vanish", MQTT) is not None:
-            return "vanish"
-        client = _Client(self)
-        self.clients.append(client)
-        return client
 
     def publish(self, topic: str, payload: bytes) -> None:
         """A message for all sessions that have subscribed to its topic."""
@@ -126,17 +114,6 @@ class MqttServer:
             if topic in session.filters:
                 session.queue.append((topic, payload))
                 session.send()
-
-    def cut(self) -> None:
-        """Breaks all connections."""
-        for client in list(self.clients):
-            client.reset()
-
-    def stall(self, until: float) -> None:
-        """Nothing arrives on any connection until then."""
-        for client in self.clients:
-            if client.connection is not None:
-                client.connection.stall(until)
 
     def waiting(self, topics: Sequence[str]) -> str:
         """What waits in connected sessions that have one of these topics, or which of them no client reads; "" if
@@ -152,58 +129,35 @@ class MqttServer:
         return ""
 
 
-class _Client:
-    """`network.Endpoint`: a connection of the gateway."""
-
+class _Client(QueueClient[MqttServer]):
     def __init__(self, server: MqttServer) -> None:
-        self._server = server
-        self._buffer = b""
+        super().__init__(server)
         self._session: Session | None = None
-        self.connection: Connection | None = None
         self.most = _MOST_INFLIGHT
 
-    def opened(self, connection: Connection) -> None:
-        """See `network.Endpoint`."""
-        self.connection = connection
-
-    def ended(self, how: str) -> None:
-        """See `network.Endpoint`."""
-        if how == END and self.connection is not None:
-            self.connection.end()
-        self._gone()
-
-    def reset(self) -> None:
-        """Breaks the connection."""
-        if self.connection is not None:
-            self.connection.reset()
-        self._gone()
-
-    def _gone(self) -> None:
-        self.connection = None
-        if self in self._server.clients:
-            self._server.clients.remove(self)
+    def gone(self) -> None:
+        super().gone()
         if self._session is not None and self._session.client is self:
             self._session.client = None
 
     def received(self, data: bytes) -> None:
-        """See `network.Endpoint`."""
-        self._buffer += data
+        self.buffer += data
         while (packet := self._next()) is not None:
             self._take(*packet)
 
     def _next(self) -> tuple[int, _Reader] | None:
         """A whole packet."""
         length = shift = 0
-        for at in range(1, min(5, len(self._buffer))):
-            byte = self._buffer[at]
+        for at in range(1, min(5, len(self.buffer))):
+            byte = self.buffer[at]
             length |= (byte & 0x7F) << shift
             shift += 7
             if byte < 0x80:
                 end = at + 1 + length
-                if len(self._buffer) < end:
+                if len(self.buffer) < end:
                     return None
-                head, body = self._buffer[0], self._buffer[at + 1 : end]
-                self._buffer = self._buffer[end:]
+                head, body = self.buffer[0], self.buffer[at + 1 : end]
+                self.buffer = self.buffer[end:]
                 return head >> 4, _Reader(body)
         return None
 
@@ -219,11 +173,11 @@ class _Client:
                 self._session.inflight.pop(body.number(2), None)
                 self._session.send()
             case _ if kind == _PINGREQ:
-                self._send(_packet(_PINGRESP, b""))
+                self.send(_packet(_PINGRESP, b""))
             case _ if kind == _DISCONNECT:
                 self._disconnect(body)
             case _:
-                self._server.world.broken(f"the MQTT server got a packet of kind {kind}")
+                self.server.world.broken(f"the MQTT server got a packet of kind {kind}")
 
     def _connect(self, body: _Reader) -> None:
         body.take(7)  # protocol name and version
@@ -232,7 +186,7 @@ class _Client:
         given = body.properties()
         client_id = body.text()
         self.most = given.get(0x21, _MOST_INFLIGHT)
-        sessions = self._server.sessions
+        sessions = self.server.sessions
         before = sessions.get(client_id)
         if before is not None and before.client is not None:
             before.client.take_over()
@@ -241,7 +195,7 @@ class _Client:
         session = self._session = sessions[client_id]
         session.client = self
         present = session is before
-        self._send(_packet(_CONNACK, bytes([present, 0, 0])))
+        self.send(_packet(_CONNACK, bytes([present, 0, 0])))
         if present:
             for mid in session.inflight:
                 self.message(mid, again=True)
@@ -249,10 +203,8 @@ class _Client:
 
     def take_over(self) -> None:
         """Another client has connected with the same identifier (MQTT 5 section 3.1.4)."""
-        self._send(_packet(_DISCONNECT, bytes([_TAKEN_OVER, 0])))
-        if self.connection is not None:
-            self.connection.end()
-        self._gone()
+        self.send(_packet(_DISCONNECT, bytes([_TAKEN_OVER, 0])))
+        self.finish()
 
     def _subscribe(self, body: _Reader) -> None:
         mid = body.number(2)
@@ -263,7 +215,7 @@ class _Client:
             codes.append(min(1, body.number(1) & 3))
             if self._session is not None:
                 self._session.filters.add(name)
-        self._send(_packet(_SUBACK, _short(mid) + b"\x00" + bytes(codes)))
+        self.send(_packet(_SUBACK, _short(mid) + b"\x00" + bytes(codes)))
 
     def _unsubscribe(self, body: _Reader) -> None:
         mid = body.number(2)
@@ -275,7 +227,7 @@ class _Client:
             if found and self._session is not None:
                 self._session.filters.discard(name)
             codes.append(0 if found else 0x11)
-        self._send(_packet(_UNSUBACK, _short(mid) + b"\x00" + bytes(codes)))
+        self.send(_packet(_UNSUBACK, _short(mid) + b"\x00" + bytes(codes)))
 
     def _disconnect(self, body: _Reader) -> None:
         ends = False
@@ -283,18 +235,12 @@ class _Client:
             body.take(1)
             ends = body.properties().get(0x11) == 0
         if ends and self._session is not None:
-            self._server.sessions.pop(self._session.id, None)
-        if self.connection is not None:
-            self.connection.end()
-        self._gone()
+            self.server.sessions.pop(self._session.id, None)
+        self.finish()
 
     def message(self, mid: int, *, again: bool) -> None:
         """Sends a message that is in flight."""
         assert self._session is not None
         topic, payload = self._session.inflight[mid]
         body = _short(len(topic)) + topic.encode() + _short(mid) + b"\x00" + payload
-        self._send(_packet(_PUBLISH, body, (8 if again else 0) | 2))
-
-    def _send(self, data: bytes) -> None:
-        if self.connection is not None:
-            self.connection.send(data)
+        self.send(_packet(_PUBLISH, body, (8 if again else 0) | 2))

@@ -13,7 +13,8 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from .configs import STREAM
-from .network import END, Connection, Endpoint
+from .network import Connection
+from .queue_ends import QueueClient, QueueServer
 from .queue_plan import NATS
 
 if TYPE_CHECKING:
@@ -170,43 +171,20 @@ class Consumer:
         self.server.world.scheduler.at(max(next, now + 0.001), self.alive, pull)
 
 
-class NatsServer:
-    """`network.Host`."""
+class NatsServer(QueueServer["_Client"]):
+    """With the stream `STREAM`."""
 
     def __init__(self, world: World) -> None:
-        self.world = world
+        super().__init__(world, NATS, _Client)
         self.messages: list[tuple[str, bytes]] = []
         self.consumers: dict[str, Consumer] = {}
-        self.clients: list[_Client] = []
         self._made = 0
-        world.network.hosts[NATS] = self
-
-    def accept(self) -> Endpoint | str:
-        """See `network.Host`."""
-        if self.world.faults.lasting("queue-away", NATS) is not None:
-            return "refuse"
-        if self.world.faults.lasting("queue-vanish", NATS) is not None:
-            return "vanish"
-        client = _Client(self)
-        self.clients.append(client)
-        return client
 
     def publish(self, subject: str, payload: bytes) -> None:
         """The stream stores a message."""
         self.messages.append((subject, payload))
         for consumer in self.consumers.values():
             consumer.pump()
-
-    def cut(self) -> None:
-        """Breaks all connections."""
-        for client in list(self.clients):
-            client.reset()
-
-    def stall(self, until: float) -> None:
-        """Nothing arrives on any connection until then."""
-        for client in self.clients:
-            if client.connection is not None:
-                client.connection.stall(until)
 
     def delete_consumers(self) -> int:
         """An administrator deletes all consumers. Returns how many there were."""
@@ -309,16 +287,12 @@ class NatsServer:
         consumer.alive(pull)
 
 
-class _Client:
-    """`network.Endpoint`: a connection of the gateway."""
-
+class _Client(QueueClient[NatsServer]):
     def __init__(self, server: NatsServer) -> None:
-        self._server = server
-        self._buffer = b""
+        super().__init__(server)
         self._subscriptions: dict[str, str] = {}  # sid -> subject
         self._payload: Callable[[bytes], None] | None = None
         self._size = 0
-        self.connection: Connection | None = None
 
     @property
     def open(self) -> bool:
@@ -326,8 +300,7 @@ class _Client:
         return self.connection is not None
 
     def opened(self, connection: Connection) -> None:
-        """See `network.Endpoint`."""
-        self.connection = connection
+        super().opened(connection)
         info = {
             "server_id": "N1",
             "server_name": "n1",
@@ -341,48 +314,30 @@ class _Client:
             "proto": 1,
             "client_id": 1,
         }
-        self._send(f"INFO {json.dumps(info)}\r\n".encode())
-
-    def ended(self, how: str) -> None:
-        """See `network.Endpoint`."""
-        if how == END and self.connection is not None:
-            self.connection.end()
-        self._gone()
-
-    def reset(self) -> None:
-        """Breaks the connection."""
-        if self.connection is not None:
-            self.connection.reset()
-        self._gone()
-
-    def _gone(self) -> None:
-        self.connection = None
-        if self in self._server.clients:
-            self._server.clients.remove(self)
+        self.send(f"INFO {json.dumps(info)}\r\n".encode())
 
     # -- from the client --------------------------------------------------------------------------------------------
 
     def received(self, data: bytes) -> None:
-        """See `network.Endpoint`."""
-        self._buffer += data
+        self.buffer += data
         while self.open:
             if self._payload is not None:
-                if len(self._buffer) < self._size + 2:
+                if len(self.buffer) < self._size + 2:
                     return
-                body, self._buffer = self._buffer[: self._size], self._buffer[self._size + 2 :]
+                body, self.buffer = self.buffer[: self._size], self.buffer[self._size + 2 :]
                 take, self._payload = self._payload, None
                 take(body)
                 continue
-            line, end, rest = self._buffer.partition(b"\r\n")
+            line, end, rest = self.buffer.partition(b"\r\n")
             if not end:
                 return
-            self._buffer = rest
+            self.buffer = rest
             self._line(line.decode().split())
 
     def _line(self, words: list[str]) -> None:
         match words:
             case ["PING"]:
-                self._send(b"PONG\r\n")
+                self.send(b"PONG\r\n")
             case ["PONG"] | ["CONNECT", *_]:
                 pass
             case ["SUB", subject, sid] | ["SUB", subject, _, sid]:
@@ -398,14 +353,14 @@ class _Client:
             case ["HPUB", subject, reply, head, size]:
                 self._expect(int(size), lambda body: self._published(subject, body[int(head) :], reply))
             case _:
-                self._server.world.broken(f"the NATS server got {' '.join(words)!r}")
+                self.server.world.broken(f"the NATS server got {' '.join(words)!r}")
 
     def _expect(self, size: int, take: Callable[[bytes], None]) -> None:
         self._size, self._payload = size, take
 
     def _published(self, subject: str, payload: bytes, reply: str) -> None:
         if subject.startswith("$JS."):
-            self._server.ask(self, subject, payload, reply)
+            self.server.ask(self, subject, payload, reply)
 
     # -- to the client ----------------------------------------------------------------------------------------------
 
@@ -414,7 +369,7 @@ class _Client:
         sid = self._sid(inbox)
         if sid is not None:
             parts = ["MSG", subject or inbox, sid, *([reply] if reply else []), str(len(payload))]
-            self._send(" ".join(parts).encode() + b"\r\n" + payload + b"\r\n")
+            self.send(" ".join(parts).encode() + b"\r\n" + payload + b"\r\n")
 
     def status(self, inbox: str, status: str, headers: dict[str, str]) -> None:
         """Sends a message without data that says how a request is doing."""
@@ -422,14 +377,10 @@ class _Client:
         if sid is not None:
             lines = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
             head = f"NATS/1.0 {status}\r\n{lines}\r\n".encode()
-            self._send(f"HMSG {inbox} {sid} {len(head)} {len(head)}\r\n".encode() + head + b"\r\n")
+            self.send(f"HMSG {inbox} {sid} {len(head)} {len(head)}\r\n".encode() + head + b"\r\n")
 
     def _sid(self, inbox: str) -> str | None:
         for sid, subject in self._subscriptions.items():
             if subject == inbox or (subject.endswith(".*") and inbox.rpartition(".")[0] == subject[:-2]):
                 return sid
         return None
-
-    def _send(self, data: bytes) -> None:
-        if self.connection is not None:
-            self.connection.send(data)
