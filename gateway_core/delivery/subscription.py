@@ -186,8 +186,7 @@ class Subscription:
         try:
             self._queue.enter(delivery)
         except Exception as e:
-            detail = e.detail if isinstance(e, Refused) else text_of_error(e)
-            self._without_attempt(delivery, Outcome(False, stage=Stage.ORDER, reason=f"order: {detail}"))
+            self._without_attempt(delivery, _no_order(e))
             return False
         return True
 
@@ -219,8 +218,7 @@ class Subscription:
         try:
             self._queue.enter(delivery)
         except Exception as e:
-            detail = e.detail if isinstance(e, Refused) else text_of_error(e)
-            done(Outcome(False, stage=Stage.ORDER, reason=f"order: {detail}"))
+            done(_no_order(e))
             return True
         self._replays[delivery] = given_up, done
         self.held += 1
@@ -245,9 +243,7 @@ class Subscription:
         given_up, done = self._replays.pop(delivery)
         if failure is None:
             given_up = replace(given_up, delivered_ns=self.clock.now_ns())
-            self.failures.gave_up(delivery.event, given_up)
-            if delivery.event.position and isinstance(self.feed, KeepsGivenUp):
-                self.feed.give_up(delivery.event.position, given_up)
+            self._keep_given_up(delivery.event, given_up)
         done(failure)
 
     def _without_attempt(self, delivery: Delivery, outcome: Outcome) -> None:
@@ -436,11 +432,15 @@ class Subscription:
     def _dead_letter_written(self, delivery: Delivery, error: BaseException | None) -> None:
         assert self.dead_letters is not None
         given_up = self._given_up(delivery, self.dead_letters.sink.address)
-        self.failures.gave_up(delivery.event, given_up)
-        if isinstance(self.feed, KeepsGivenUp):
-            self.feed.give_up(delivery.event.position, given_up)
+        self._keep_given_up(delivery.event, given_up)
         self._settle(delivery)
         self._pump()
+
+    def _keep_given_up(self, event: Event, given_up: GivenUp) -> None:
+        """Remembers who gave the event up, also in the channel if the event has a position there."""
+        self.failures.gave_up(event, given_up)
+        if event.position and isinstance(self.feed, KeepsGivenUp):
+            self.feed.give_up(event.position, given_up)
 
     def _given_up(self, delivery: Delivery, to: str) -> GivenUp:
         outcome = delivery.outcome
@@ -565,3 +565,9 @@ class Subscription:
         yield from self._queue.under_way()
         if self.dead_letters is not None:
             yield from (("letter", delivery) for delivery in self.dead_letters.deliveries())
+
+
+def _no_order(error: Exception) -> Outcome:
+    """The key mapper raised: nobody knows for what the event would have to wait."""
+    detail = error.detail if isinstance(error, Refused) else text_of_error(error)
+    return Outcome(False, stage=Stage.ORDER, reason=f"order: {detail}")
