@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from gateway_core.contract.durable import DurableName, Noted, channels, logins, sources
 
@@ -17,22 +17,22 @@ GROUP, TOPIC = "consumer group", "Kafka topic"
 def names(config: GatewayConfig, noted: Sequence[Noted]) -> Iterator[DurableName]:
     """See `DurableNames`."""
     for use in sources(config, "kafka"):
-        o = use.ref.options
-        group = o.group_of(use.entry)  # type: ignore[union-attr]
+        o: Any = use.ref.options
+        group = o.group_of(use.entry)
         yield DurableName(
             transport="kafka",
             what=GROUP,
             where=_cluster(o),
             name=group,
             owner=use.owner,
-            facts={"topics": [*o.topics] if not o.hides("topics") else []},  # type: ignore[union-attr]
+            facts={"topics": [*o.topics] if not o.hides("topics") else []},
             place=use.place,
             keeps=f"group: {group}",
-            said=o.group is not None,  # type: ignore[union-attr]
+            said=o.group is not None,
         )
     for use in channels(config, "kafka"):
         o = use.ref.options
-        topic = o.topic_of(use.entry)  # type: ignore[union-attr]
+        topic = o.topic_of(use.entry)
         yield DurableName(
             transport="kafka",
             what=TOPIC,
@@ -48,7 +48,7 @@ def names(config: GatewayConfig, noted: Sequence[Noted]) -> Iterator[DurableName
                     transport="kafka",
                     what=GROUP,
                     where=_cluster(o),
-                    name=o.group_of(use.entry, name),  # type: ignore[union-attr]
+                    name=o.group_of(use.entry, name),
                     owner=f"triggers.{name}",
                     facts={"topics": [topic]},
                     place=("triggers", name),
