@@ -69,6 +69,9 @@ class WebSocketSource:
 
     async def start(self, intake: Intake, tasks: TaskGroup) -> None:
         """Listens, or connects; a server that is away is tried again and again. Raises `StartError`."""
+        await self._start(intake, tasks, None)
+
+    async def _start(self, intake: Intake, tasks: TaskGroup, instead: Endpoint | None) -> None:
         self._intake = intake
         options = self._options
         if options.url is not None:
@@ -81,7 +84,7 @@ class WebSocketSource:
                 self._rechecks = anyio.CancelScope()
                 tasks.start_soon(self._recheck, self._rechecks, self._gate, options.recheck_s)
         self._endpoint = Endpoint(self._context.owner, options, self._joined, self._gate)
-        self._listener = attach(self._endpoint, self._context)
+        self._listener = attach(self._endpoint, self._context, instead)
         self.address = self._listener.url(options.path, hidden=options.hides("path"))
 
     async def take_over(self, old: Source, intake: Intake, tasks: TaskGroup) -> bool:
@@ -90,9 +93,9 @@ class WebSocketSource:
             return False
         mine, its = self._options, old._options
         same = (mine.listen, mine.path, mine.tls, mine.limits) == (its.listen, its.path, its.tls, its.limits)
-        if not same or old._context.owner != self._context.owner or old._listener is None:
+        if not same or old._context.broker != self._context.broker or old._listener is None:
             return False
-        await self.start(intake, tasks)
+        await self._start(intake, tasks, old._endpoint)
         await old.stop()
         return True
 
