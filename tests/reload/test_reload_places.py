@@ -58,6 +58,21 @@ async def test_one_that_changes_and_moves_takes_over_its_own_address(tmp_path: P
                     assert json.loads(await sender.recv()) == {"ack": 1}
 
 
+@pytest.mark.parametrize(
+    "more", [{"limits": {"max_connections": 7}}, {"hosts": ["a.example"]}], ids=["limits", "hosts"]
+)
+async def test_one_whose_listener_changes_listens_again(tmp_path: Path, more: dict[str, Any]) -> None:
+    file, port = tmp_path / "tidegate.yaml", free_port()
+    write(file, websocket(port))
+    async with started(gateway := gateway_of(file)):
+        assert await reload(gateway, file, write(file, websocket(free_port()), websocket(port, **more))) == []
+        name = "a.example" if "hosts" in more else "localhost"
+        async with client(f"ws://{name}:{port}/", host="127.0.0.1", port=port) as sender:
+            await sender.send(EVENT % 1)
+            with anyio.fail_after(30):
+                assert json.loads(await sender.recv()) == {"ack": 1}
+
+
 async def test_the_log_names_the_place_that_it_has_now(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     file = tmp_path / "tidegate.yaml"
     with ScriptedServer() as server:
