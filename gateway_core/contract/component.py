@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
 
 from .errors import StartError
+from .owner import within
 
 if TYPE_CHECKING:
     from pydantic import BaseModel, GetCoreSchemaHandler, GetJsonSchemaHandler
@@ -281,7 +282,9 @@ class ComponentBuilder(Protocol):
 class BuildContext:
     """What a constructor gets besides its options.
 
-    `owner`       the path in the config of what is being built ("triggers.late.subscriber"): names the owner in errors.
+    `owner`       the path in the config of what is being built ("triggers.late.subscriber"): names the owner in errors
+                  and the log, where it is the present path of a source that a reload moved (`Owner`). Make no name of
+                  it that must last.
     `data_dir`    where the gateway keeps its state; make a sub-folder named after the component.
     `place`       the same path as a value, `("triggers", "late", "subscriber")`; () for a component inside another one.
     `clock`       time and timers; a fake one in tests.
@@ -317,5 +320,5 @@ class BuildContext:
         """Builds a nested component (a sink's codec, a filter's operands) with this context, or one with `changes`."""
         from dataclasses import replace
 
-        owner = f"{self.owner}.{part}" if part else self.owner
+        owner = within(self.owner, f".{part}") if part else self.owner
         return self.registry.build(ref, replace(self, owner=owner, place=(), **changes))

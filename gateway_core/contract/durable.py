@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from .component import ComponentRef
 from .config_node import Place
@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from ..config.model import GatewayConfig
 
 Key = tuple[str, str, str, str]
+NO_LOGIN = "no component of the config has this server: name a config that has one, for its login"
+"""Why a name at a server that needs a login can't be removed."""
+Login = TypeVar("Login")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,3 +143,11 @@ def logins(config: GatewayConfig) -> Iterator[Any]:
     for bridge in config.bridges.values():
         refs += [bridge.source, bridge.sink, bridge.dead_letter]
     yield from (ref.options for ref in refs if ref is not None and ref.options is not None)
+
+
+def login_for(
+    config: GatewayConfig, kind: type[Login], where: Callable[[Login], str], name: DurableName
+) -> Login | None:
+    """The first options of this kind in a config that reach the server of a name; None if there are none. `where` says
+    which server options reach, as `DurableName.where` does."""
+    return next((found for found in logins(config) if isinstance(found, kind) and where(found) == name.where), None)

@@ -43,6 +43,7 @@ def redacted(value: Any) -> Any:
     if isinstance(value, list):
         return [redacted(inner) for inner in value]
     if isinstance(value, str):
+        value = str(value)  # an `Owner` can't be encoded
         for secret in tuple(_known):
             if secret in value:
                 value = value.replace(secret, HIDDEN)

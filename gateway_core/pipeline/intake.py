@@ -77,7 +77,7 @@ class BoundSource:
     ref: SourceRef
     source: Source
     intake: SwitchableIntake
-    owner: str = ""  # its path in the config
+    owner: str = ""  # its path in the config, which a reload may change (`Owner`)
     fault: str = ""  # why one of its tasks ended
     open: bool = False
 

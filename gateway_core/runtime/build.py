@@ -13,6 +13,7 @@ from ..contract.clock import Clock
 from ..contract.component import BuildContext, ComponentRef, SourceRef
 from ..contract.config_node import Place, dotted
 from ..contract.interfaces import Admission, Filter, ReadingSink, Sink
+from ..contract.owner import Owner
 from ..delivery import Budget, Subscription, deliveries
 from ..delivery.dead_letter import DeadLetterWriter
 from ..delivery.deliveries import OrderKeyOf
@@ -91,7 +92,7 @@ class Builder:
         return other
 
     def _make(self, ref: ComponentRef, place: Place, **changes: Any) -> Any:
-        return self._registry.build(ref, replace(self._context, owner=dotted(place), place=place, **changes))
+        return self._registry.build(ref, replace(self._context, **{"owner": dotted(place), "place": place, **changes}))
 
     def _observer(self, ref: ComponentRef, number: int) -> GuardedObserver:
         place = ("observers", number)
@@ -121,10 +122,11 @@ class Builder:
         """One of a broker's sources."""
         ref = self._config.brokers[broker.name].ingress[number]
         place = ("brokers", broker.name, "ingress", number)
-        source = self._make(ref, place, broker=broker.name)
+        owner = Owner(dotted(place))
+        source = self._make(ref, place, broker=broker.name, owner=owner)
         traced = self._tracing.source(broker.name, ref.name, source)
         intake = SwitchableIntake(broker, traced, self.admissions(ref, place, broker.name))
-        return BoundSource(ref, source, intake, dotted(place))
+        return BoundSource(ref, source, intake, owner)
 
     def admissions(self, ref: SourceRef, place: Place, broker: str) -> list[Admission]:
         """What the events of a source of this broker or bridge must fulfil."""

@@ -8,12 +8,21 @@ import logging
 import os
 from pathlib import Path
 
-from ..contract.errors import StartError
-from ..contract.files import private_folder
+from ..contract.errors import Fault, StartError
+from ..contract.files import folder_fault, private_folder
 
 log = logging.getLogger("tidegate")
 
+LOCK = "gateway.lock"
 _HELD = (errno.EWOULDBLOCK, errno.EACCES)
+
+
+def data_folder_faults(path: Path) -> list[Fault]:
+    """Why no gateway can have its data directory there, whoever starts it."""
+    why = folder_fault(path.absolute())
+    if not why and (path / LOCK).is_dir():
+        why = f"{LOCK} in it is a folder"
+    return [Fault(f"can't write in the data directory {path}: {why}; name another by --data-dir")] if why else []
 
 
 class DataFolder:
@@ -29,7 +38,7 @@ class DataFolder:
         """Creates the folder, and locks it until `leave` or the end of the process. Raises `StartError`."""
         try:
             private_folder(self.path)
-            self._lock = os.open(self.path / "gateway.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            self._lock = os.open(self.path / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
             os.fchmod(self._lock, 0o600)
         except OSError as e:
             raise StartError(f"can't write in the data directory {self.path}: {e.strerror or e}") from e

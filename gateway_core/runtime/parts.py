@@ -15,6 +15,7 @@ from anyio.abc import TaskGroup
 
 from ..contract.capabilities import Fetched, Joined, TakingOver, pulls
 from ..contract.interfaces import Sink
+from ..contract.owner import within
 from ..delivery import Subscription
 from ..delivery.subscription import NO_FEED
 from ..pipeline.bridge import Bridged
@@ -129,7 +130,7 @@ class Parts:
         that no sender finds it closed; it is then removed. `in_place` starts no others. Raises `StartError`."""
         if bound_source.alone and not self._role.fetches:
             return
-        owner = f"{bound_source.owner} ({bound_source.ref.name})"
+        owner = within(bound_source.owner, f" ({bound_source.ref.name})")
         tasks = component_tasks(self.tasks, owner, partial(setattr, bound_source, "fault"))
         source = bound_source.source
         if isinstance(source, TakingOver) and instead:

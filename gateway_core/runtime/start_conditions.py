@@ -1,8 +1,10 @@
 """What must hold before a gateway can start, as far as its config and its settings tell.
 
 `tidegate check` and `tidegate run` ask for the same: a config without faults (`load_all`), settings without faults, and
-components that can be built. What the machine and other servers add to that (a port that is taken, a disk that is
-full, a server that is away) shows at the start only, as a `StartError`.
+components that can be built. A component looks when it is built, unless that is `offline`, at all that its start needs
+and that can be seen without connecting or writing: files that it reads, and what stands where it writes. What the
+machine and other servers add to that (a port that is taken, a disk that is full, permissions of the user who runs it, a
+server that is away) shows at the start only, as a `StartError`.
 """
 
 from __future__ import annotations
@@ -16,12 +18,14 @@ from ..config.registry import Registry
 from ..contract.clock import SystemClock
 from ..contract.errors import ConfigError, Fault, StartError
 from .build import Builder
+from .folder import data_folder_faults
 from .settings import Settings
 
 
 def of_settings(settings: Settings, registry: Registry) -> list[Fault]:
     """The settings with which no gateway starts."""
-    return [fault for check in registry.settings_checks for fault in check(settings)]
+    faults = [fault for check in registry.settings_checks for fault in check(settings)]
+    return [*faults, *data_folder_faults(settings.data_dir)]
 
 
 def of_components(config: GatewayConfig, settings: Settings, registry: Registry) -> list[Fault]:

@@ -25,7 +25,7 @@ def recorder(context: BuildContext) -> Denied:
         if refusal.status in _DENIED:
             peer = request.peer if request is not None else None
             where, subject = peer.host if peer is not None else "", who.subject if who is not None else ""
-            facts = {"ingress": ingress, "status": refusal.status, "reason": refusal.detail}
+            facts = {"ingress": str(ingress), "status": refusal.status, "reason": refusal.detail}
             if who is not None and who.authenticator:
                 facts["authenticator"] = who.authenticator
             audit.record(subject, "event.send", where, "denied", **facts)

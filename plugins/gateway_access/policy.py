@@ -18,6 +18,7 @@ from gateway_core.contract.identity import Identity
 from gateway_core.contract.interfaces import Filter
 from gateway_core.contract.normal_form import normal_form
 from gateway_core.contract.one_line import one_line
+from gateway_core.contract.owner import within
 from gateway_core.pipeline.filters import every
 from gateway_core.pipeline.guards import Errors
 
@@ -87,7 +88,7 @@ class Policies:
     def __init__(
         self, allow: Sequence[AllowConfig], context: BuildContext, owners: Sequence[str] | None = None
     ) -> None:
-        owners = owners or [f"{context.owner}.allow[{i}]" for i in range(len(allow))]
+        owners = owners or [within(context.owner, f".allow[{i}]") for i in range(len(allow))]
         self._entries = [
             _entry(config, _matches(config, context, owner), owner) for config, owner in zip(allow, owners, strict=True)
         ]
@@ -226,7 +227,7 @@ def _claim(name: str, wanted: Any) -> Callable[[Mapping[str, Any]], bool]:
 
 
 def _matches(config: AllowConfig, context: BuildContext, owner: str) -> Callable[[Event], bool]:
-    return every([_filter(ref, context, f"{owner}.filters[{i}]") for i, ref in enumerate(config.filters)])
+    return every([_filter(ref, context, within(owner, f".filters[{i}]")) for i, ref in enumerate(config.filters)])
 
 
 def _filter(ref: FilterRef, context: BuildContext, owner: str) -> Callable[[Event], bool]:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from gateway_file.private_files import replace_file, sync_directory
 
-from gateway_core.contract.errors import StartError
+from gateway_core.contract.errors import Fault, StartError
 from gateway_core.contract.files import private_folder
 from gateway_core.runtime.settings import Settings
 
@@ -34,6 +34,16 @@ def config_files(settings: Settings) -> list[Path]:
     except OSError as e:
         raise StartError(f"{applied} can't be read: {e.strerror}: make the applied triggers readable") from e
     return [applied] if any(name.endswith(".yaml") for name in names) else []
+
+
+def check_settings(settings: Settings) -> list[Fault]:
+    """Why a gateway would not start with what was applied to its data directory."""
+    try:
+        config_files(settings)
+        Applied(applied_dir(settings)).paused()
+    except StartError as e:
+        return [Fault(str(e))]
+    return []
 
 
 class Applied:
@@ -72,9 +82,10 @@ class Applied:
         except FileNotFoundError:
             return set()
         except (OSError, ValueError) as e:
+            why = getattr(e, "strerror", None) or e
             raise StartError(
-                f"{file}: {e}: without it nobody knows which triggers are paused; write a JSON list of their names into"
-                " it, or remove it, then none is"
+                f"{file}: {why}: without it nobody knows which triggers are paused; write a JSON list of their names"
+                " into it, or remove it, then none is"
             ) from e
         if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
             raise StartError(f"{file}: expected a list of triggers' names")

@@ -114,9 +114,10 @@ def gateway_config_checks() -> list[Callable[[GatewayConfig], Iterable[ConfigFin
 
 @hookimpl
 def gateway_settings_checks() -> list[Callable[[Settings], list[Fault]]]:
+    from .applied import check_settings as check_applied
     from .guard import check_settings
 
-    return [check_settings]
+    return [check_settings, check_applied]
 
 
 def _probe(config: GatewayConfig, settings: Settings) -> list[Probe]:

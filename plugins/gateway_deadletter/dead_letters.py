@@ -142,7 +142,7 @@ class Stores:
         self._homes: dict[str, DeadLetterSink] = {}
         self._config = config
         self._registry = registry
-        context = BuildContext("", data_dir.absolute(), SystemClock(), registry)
+        context = BuildContext("", data_dir.absolute(), SystemClock(), registry, offline=True)  # none is started
         for owner, broker, ref, name, trigger in _places(config):
             built = registry.build(ref, replace(context, owner=owner, broker=name, trigger=trigger))
             if keys and isinstance(built, DeadLetterSink):

@@ -19,7 +19,10 @@ if TYPE_CHECKING:
 
 
 def build(config: DeadLetterConfig, context: BuildContext) -> DeadLetterSink:
-    """The sink of this worker. Each worker writes its own file and reads those of all."""
+    """The sink of this worker. Each worker writes its own file and reads those of all. Raises `StartError` if there can
+    be no such file."""
+    from gateway_file.places import refuse_place
+
     from .encryption import Keys, parse_key
     from .sink import DeadLetterSink
     from .store import Store
@@ -27,9 +30,9 @@ def build(config: DeadLetterConfig, context: BuildContext) -> DeadLetterSink:
     encrypt = config.encrypt
     keys = Keys(map(parse_key, encrypt.keys)) if encrypt is not None else None
     path = config.path or context.data_dir / "dead-letter" / f"{context.broker or 'default'}.jsonl"
-    return DeadLetterSink(
-        Store(path, keys, also_plain=encrypt is None or encrypt.also_plain), context, fsync=config.fsync
-    )
+    store = Store(path, keys, also_plain=encrypt is None or encrypt.also_plain)
+    refuse_place(store.file_of(context.worker, context.workers), context)
+    return DeadLetterSink(store, context, fsync=config.fsync)
 
 
 @hookimpl

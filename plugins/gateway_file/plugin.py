@@ -15,10 +15,13 @@ if TYPE_CHECKING:
 
 
 def build_file(config: FileConfig, context: BuildContext) -> FileSink:
-    """A sink that appends to a file."""
+    """A sink that appends to a file. Raises `StartError` if there can be no such file."""
+    from .places import refuse_place
     from .sink import FileSink
 
-    return FileSink(config.path.absolute(), context, fsync=config.fsync)
+    path = config.path.absolute()
+    refuse_place(path, context)
+    return FileSink(path, context, fsync=config.fsync)
 
 
 def build_stdout(config: StdoutConfig, context: BuildContext) -> LineSink:

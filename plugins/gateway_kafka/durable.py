@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gateway_core.contract.durable import DurableName, Noted, channels, logins, sources
+from gateway_core.contract.durable import DurableName, Noted, channels, login_for, sources
 
 if TYPE_CHECKING:
     from gateway_core.config.model import GatewayConfig
@@ -70,8 +70,9 @@ def remove(name: DurableName, config: GatewayConfig, data_dir: Path) -> None:
 
     if name.what == TOPIC:
         raise OSError("it holds events: delete it with Kafka's own tools once nothing needs them")
-    login = next((o for o in logins(config) if isinstance(o, KafkaConfig) and _cluster(o) == name.where), None)
-    options = login or KafkaConfig.model_validate({"bootstrap": name.where.partition("://")[2]})
+    options = login_for(config, KafkaConfig, _cluster, name) or KafkaConfig.model_validate(
+        {"bootstrap": name.where.partition("://")[2]}
+    )
 
     async def delete() -> None:
         async with Admin(options) as admin:

@@ -23,6 +23,7 @@ from gateway_core.contract.clock import Timer
 from gateway_core.contract.component import BuildContext
 from gateway_core.contract.errors import Overloaded, Refused, StartError, StorageError, TidegateError
 from gateway_core.contract.event import Event, position_of
+from gateway_core.contract.files import folder_fault
 from gateway_core.contract.interfaces import Accepted, Filter, Receiver
 from gateway_core.contract.shortage import may_pass
 
@@ -66,7 +67,10 @@ class LogChannel:
         self._config = config
         self._context = context
         self._clock = context.clock
-        self._folder = LogFolder(context.data_dir / "log" / context.broker, context.worker, context.workers)
+        folder = context.data_dir / "log" / context.broker
+        if not context.offline and (why := folder_fault(folder.absolute())):
+            raise StartError(f"{context.owner}: can't create the folder {folder}: {why}")
+        self._folder = LogFolder(folder, context.worker, context.workers)
         self._queued = 0  # bytes
         self._fault: StorageError | None = StorageError("not open")  # why events can't be written
         self._full = False

@@ -23,7 +23,8 @@ from paho.mqtt.properties import Properties as PahoProperties
 from paho.mqtt.subscribeoptions import SubscribeOptions
 
 from .binding import Malformed, Properties, Publish, reason_string
-from .reasons import FAILURE, is_lasting, said_in, words
+from .reasons import FAILURE, TAKEN_OVER, is_lasting, said_in, words
+from .rivals import Closed, TakenOver
 from .server_config import MqttConfig, WillConfig
 from .stream import Stream, connect
 
@@ -271,12 +272,14 @@ class MqttClient(paho.Client):
             self._suback.set_result([reason.value for reason in reasons])
 
     def _on_end(self, client: object, data: object, flags: Any, reason: Any, properties: Any) -> None:
+        error: OSError | None = None
         if flags.is_disconnect_packet_from_server:
-            error = OSError(f"the server closed the connection: {words(reason.value, said_in(properties))}")
-        elif reason.value < FAILURE:
-            error = None
-        else:
-            error = OSError("the connection broke" + (f": {words(reason.value)}" if reason.value != FAILURE else ""))
+            kind = TakenOver if reason.value == TAKEN_OVER else OSError
+            error = kind(f"the server closed the connection: {words(reason.value, said_in(properties))}")
+        elif reason.value > FAILURE:
+            error = OSError(f"the connection broke: {words(reason.value)}")
+        elif reason.value == FAILURE:
+            error = Closed("the connection broke")
         for future in (self._connack, self._suback, self._end):
             if future is not None and not future.done():
                 if error is None and future is self._end:

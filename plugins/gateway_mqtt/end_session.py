@@ -10,7 +10,7 @@ from gateway_transport.client_tls import client_context
 from gateway_transport.connection import Rejected, leaf, reason_of
 
 from gateway_core.config.model import GatewayConfig
-from gateway_core.contract.durable import DurableName, logins
+from gateway_core.contract.durable import DurableName, login_for
 from gateway_core.contract.errors import StartError
 
 from .client import MqttClient
@@ -25,7 +25,7 @@ LIMIT_S = 10.0
 def end_session(name: DurableName, config: GatewayConfig, data_dir: Path) -> None:
     """Connects with the session's name and a clean start, which drops the session and what waits in it. Raises
     `OSError` with the reason."""
-    login = next((o for o in logins(config) if isinstance(o, MqttConfig) and o.url == name.where), None)
+    login = login_for(config, MqttConfig, lambda options: options.url, name)
     scheme, _, server = name.where.partition("://")
     known = login.model_dump(include={"username", "password", "tls", "version"}) if login is not None else {}
     tls: dict[str, Any] = {"tls": {}} if scheme == "mqtts" and login is None else {}

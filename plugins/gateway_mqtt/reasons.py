@@ -9,6 +9,7 @@ from gateway_core.contract.one_line import one_line
 
 FAILURE = 0x80
 """From here on a reason code says that something failed."""
+TAKEN_OVER = 0x8E
 
 WORDS = {
     0x80: "unspecified error",
@@ -25,7 +26,7 @@ WORDS = {
     0x8B: "the server is shutting down",
     0x8C: "bad authentication method",
     0x8D: "nothing was heard from us in time (keep alive)",
-    0x8E: "another client took over the session: each gateway needs a `client_id` of its own",
+    TAKEN_OVER: "another client took over the session: each gateway needs a `client_id` of its own",
     0x8F: "topic filter invalid",
     0x90: "topic name invalid",
     0x91: "packet identifier in use",

@@ -12,7 +12,7 @@ from uuid import uuid4
 import anyio
 from anyio.abc import TaskGroup
 from gateway_transport.client_tls import client_context
-from gateway_transport.connection import Connection, Rejected
+from gateway_transport.connection import Connection, Rejected, leaf
 from gateway_transport.handover import Handover
 from gateway_transport.messages import reader
 from gateway_transport.not_an_event import handle, wrapped
@@ -29,6 +29,7 @@ from . import own_metrics
 from .binding import STRUCTURED, Publish, binding
 from .client import MqttClient
 from .config import MqttSourceConfig
+from .rivals import Rivals
 from .sessions import by_content
 from .subscriptions import Members, Subscriptions
 
@@ -59,6 +60,7 @@ class MqttSource:
         # stable over restarts, so that the session is found again; with shared subscriptions one for each worker
         self._base_id = options.client_id or _default_id(options, context)
         self._client_id = self._base_id if options.group is None else f"{self._base_id}-{context.worker}"
+        self._rivals = Rivals(self._client_id, context.clock.monotonic)
         self._workers = context.workers
         self._members: Members | None = None
         if options.group is not None and context.worker == 0:
@@ -113,6 +115,7 @@ class MqttSource:
         try:
             self._client = client
             await client.open(self._tls)
+            self._rivals.connected()
             limits = client.limits
             if options.group is not None and not limits.shares:
                 raise Rejected("the server has no shared subscriptions; remove `group`")
@@ -126,6 +129,9 @@ class MqttSource:
                 tasks.start_soon(self._end_former_sessions, filters)
                 await client.ended()
                 tasks.cancel_scope.cancel()
+        except Exception as e:
+            self._rivals.ended(leaf(e))
+            raise
         finally:
             self._client = None
             self._handover.drop()
@@ -256,7 +262,7 @@ class MqttSource:
         connection = self._connection
         known: dict[str, Any] = {
             "address": self.address,
-            "error": connection.error,
+            "error": self._rivals.fault or connection.error,
             "lag": self._handover.held,
             "client_id": self._client_id,
             "delivers": "at most once" if self._options.qos == 0 else "at least once",

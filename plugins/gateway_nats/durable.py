@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gateway_core.contract.durable import DurableName, Noted, channels, logins, sources
+from gateway_core.contract.durable import DurableName, Noted, channels, login_for, sources
 
 if TYPE_CHECKING:
     from gateway_core.config.model import GatewayConfig
@@ -61,7 +61,6 @@ def remove(name: DurableName, config: GatewayConfig, data_dir: Path) -> None:
 
     if name.what == STREAM:
         raise OSError("it holds events: delete it with NATS's own tools once nothing needs them")
-    login = next((o for o in logins(config) if isinstance(o, NatsConfig) and _servers(o) == name.where), None)
-    options = login or NatsConfig.model_validate({"servers": name.where})
+    options = login_for(config, NatsConfig, _servers, name) or NatsConfig.model_validate({"servers": name.where})
     stream, subject = str(name.facts["stream"]), str(name.facts["topics"][0])
     delete_consumer(options, stream, subject, str(name.facts["consumer"]))

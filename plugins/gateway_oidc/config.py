@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import ipaddress
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self, get_args
 from urllib.parse import urlsplit
 
 from gateway_access.subjects import is_reserved
+from gateway_serving.hosts import is_loopback
 from pydantic import BeforeValidator, Field, model_validator
 
 from gateway_core.contract.component import Config
@@ -27,16 +27,6 @@ Scalar = str | bool | int
 
 def _as_list(value: Any) -> Any:
     return [value] if isinstance(value, str | bool | int) else value
-
-
-def is_loopback(host: str | None) -> bool:
-    """Whether a host is this machine: `localhost`, or an address of the loopback interface."""
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host or "").is_loopback
-    except ValueError:
-        return False
 
 
 def url_fault(url: str, allow_http: bool) -> str | None:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gateway_core.contract.durable import DurableName, Noted, logins, sources
+from gateway_core.contract.durable import NO_LOGIN, DurableName, Noted, login_for, sources
 
 if TYPE_CHECKING:
     from gateway_core.config.model import GatewayConfig
@@ -22,7 +22,7 @@ def names(config: GatewayConfig, noted: Sequence[Noted]) -> Iterator[DurableName
             yield DurableName(
                 transport="rabbitmq",
                 what="RabbitMQ queue",
-                where=f"amqp://{o.where}",
+                where=_server(o),
                 name=o.queue,
                 owner=use.owner,
                 place=use.place,
@@ -31,13 +31,15 @@ def names(config: GatewayConfig, noted: Sequence[Noted]) -> Iterator[DurableName
             )
 
 
+def _server(options: Any) -> str:
+    return f"amqp://{options.where}"
+
+
 def remove(name: DurableName, config: GatewayConfig, data_dir: Path) -> None:
     """See `DurableNames`: deletes the queue at the server, with what waits in it."""
     from .client_config import RabbitConfig
     from .session import delete_queue
 
-    for options in logins(config):
-        if isinstance(options, RabbitConfig) and f"amqp://{options.where}" == name.where:
-            delete_queue(options, name.name, _LIMIT_S)
-            return
-    raise OSError("no component of the config has this server: name a config that has one, for its login")
+    if (options := login_for(config, RabbitConfig, _server, name)) is None:
+        raise OSError(NO_LOGIN)
+    delete_queue(options, name.name, _LIMIT_S)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from gateway_core.contract.config_extension import ConfigFinding
 from gateway_core.contract.config_node import Place, dotted
-from gateway_core.contract.durable import DurableName, Noted, logins, sources
+from gateway_core.contract.durable import NO_LOGIN, DurableName, Noted, login_for, sources
 
 if TYPE_CHECKING:
     from gateway_core.config.model import GatewayConfig
@@ -25,7 +25,7 @@ def names(config: GatewayConfig, noted: Sequence[Noted]) -> Iterator[DurableName
             yield DurableName(
                 transport="redis",
                 what="Redis group",
-                where=f"redis://{o.where}",
+                where=_server(o),
                 name=f"{stream}/{group}",
                 owner=use.owner,
                 facts={"stream": stream, "group": group},
@@ -52,13 +52,15 @@ def consumers(config: GatewayConfig) -> Iterator[ConfigFinding]:
                 )
 
 
+def _server(options: Any) -> str:
+    return f"redis://{options.where}"
+
+
 def remove(name: DurableName, config: GatewayConfig, data_dir: Path) -> None:
     """See `DurableNames`: destroys the group at the server; the stream stays."""
     from .connect import destroy_group
     from .connection_config import RedisConfig
 
-    for options in logins(config):
-        if isinstance(options, RedisConfig) and f"redis://{options.where}" == name.where:
-            destroy_group(options, str(name.facts["stream"]), str(name.facts["group"]), _LIMIT_S)
-            return
-    raise OSError("no component of the config has this server: name a config that has one, for its login")
+    if (options := login_for(config, RedisConfig, _server, name)) is None:
+        raise OSError(NO_LOGIN)
+    destroy_group(options, str(name.facts["stream"]), str(name.facts["group"]), _LIMIT_S)

@@ -18,6 +18,7 @@ from gateway_core.contract.capabilities import Retains, pulls
 from gateway_core.contract.config_node import Place, dotted
 from gateway_core.contract.errors import ConfigError, Fault, StartError
 from gateway_core.contract.interfaces import Admission, Sink
+from gateway_core.contract.owner import Owner
 from gateway_core.pipeline.bridge import Bridged
 from gateway_core.pipeline.broker import Broker, ReadingTrigger, Trigger
 from gateway_core.pipeline.guards import text_of_error
@@ -334,6 +335,9 @@ class Step:
                     await self._parts.stop_source(bound_source)  # it may have started half-way
         for bound_source in gone_sources:
             await self._parts.stop_source(bound_source)
+        for number, bound_source in enumerate(broker.bound_sources):
+            if isinstance(bound_source.owner, Owner):
+                bound_source.owner.moved(dotted(("brokers", name, "ingress", number)))
         broker.bound_sources = [
             bound_source
             for n, bound_source in enumerate(broker.bound_sources)

@@ -16,7 +16,7 @@ from gateway_http.secrecy import shown_url
 
 from gateway_core.contract.component import BuildContext
 from gateway_core.contract.errors import StartError
-from gateway_core.contract.files import private_folder
+from gateway_core.contract.files import folder_fault, private_folder
 from gateway_core.contract.interfaces import ReaderFeed
 from gateway_core.contract.options import HIDDEN as SECRET
 
@@ -50,6 +50,8 @@ class SparkSink:
         self._owner = context.owner
         self._name = context.trigger or "sink"
         self._home = (context.data_dir / "spark" / self._name).absolute()
+        if not context.offline and (why := folder_fault(self._home)):
+            raise StartError(f"{context.owner}: can't create the folder {self._home}: {why}")
         self._reads = context.worker == 0  # one query covers the shards of all workers
         self._table = location_of(config.path, config.format, config.conf)
         self._quarantine = location_of(config.quarantine, config.format, config.conf) if config.quarantine else ""

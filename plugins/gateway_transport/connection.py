@@ -23,6 +23,9 @@ STEADY_S = 1.0
 """A connection that lasted this long, and as long as the wait before it, is followed by the shortest wait; in
 seconds."""
 
+TELL_EVERY_S = 60.0
+"""How often the log gets a loss for the same reason, in seconds."""
+
 Session = Callable[[Callable[[], None]], Awaitable[None]]
 """Connects, calls the function it gets once it is connected, and stays until the connection ends: it returns or raises.
 It closes what it opened, also when it is cancelled."""
@@ -45,7 +48,7 @@ class Connection:
     After a failure it waits 0.2 s, then twice as long each time up to 10 s, minus up to a half by chance. It begins
     with 0.2 s again after a connection that lasted 1 s, and as long as the wait before it: a server that restarts is
     soon found again, and one that ends each connection at once gets few. The log gets one line when the connection is
-    lost or can't be made, and one when it is back.
+    lost or can't be made, and one when it is back; for losses with the same reason once a minute.
 
     `owner`      the component's path in the config, and `what` the remote side ("MQTT at mqtt://127.0.0.1:1883"): for
                  errors and the log.
@@ -64,6 +67,10 @@ class Connection:
         self._rejected: str | None = None
         self._ended = False
         self._since = 0.0
+        self._lost: str | None = None  # the error of the loss that was logged last, and when that was
+        self._lost_at = 0.0
+        self._untold = 0  # losses since then
+        self._quiet = False  # whether the last loss was not logged
         self.connected = False
         self.error: str | None = f"{what}: not connected yet"
         self.losses = 0
@@ -99,9 +106,10 @@ class Connection:
                         return
                     if was:
                         self.losses += 1
-                        log.warning("%s lost its connection: %s", self._owner, self.error)
+                        self._tell_loss()
                     elif self.error != told:
                         log.warning("%s can't connect, and tries again: %s", self._owner, self.error)
+                        self._quiet = False
                     told = self.error or ""
                     self._first.set()
                     steady = was and anyio.current_time() - self._since >= max(STEADY_S, wait)
@@ -111,6 +119,17 @@ class Connection:
             self.connected = False
             self._first.set()
             self._finished.set()
+
+    def _tell_loss(self) -> None:
+        """Logs it, unless the same was logged a short time ago; the next line says how many there were."""
+        now = anyio.current_time()
+        self._quiet = self.error == self._lost and now - self._lost_at < TELL_EVERY_S
+        if self._quiet:
+            self._untold += 1
+            return
+        more = f" ({self._untold} times more since it was last said)" if self._untold else ""
+        log.warning("%s lost its connection: %s%s", self._owner, self.error, more)
+        self._lost, self._lost_at, self._untold = self.error, now, 0
 
     async def _attempt(self) -> tuple[bool, BaseException | None]:
         """One session: whether it was connected, and what ended it."""
@@ -125,7 +144,7 @@ class Connection:
 
     def _now_connected(self) -> None:
         assert self._first is not None
-        if self._first.is_set():
+        if self._first.is_set() and not self._quiet:
             log.info("%s is connected: %s", self._owner, self._what)
         self.connected, self.error = True, None
         self._since = anyio.current_time()

@@ -118,9 +118,9 @@ class Listener:
 _listeners: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[str, Listener]] = WeakKeyDictionary()
 
 
-def attach(endpoint: Endpoint, context: BuildContext) -> Listener:
-    """Adds an endpoint to its address; the first one opens it. It may replace one of the same owner: a reload starts
-    the new component before the old one stops. Raises `StartError`."""
+def attach(endpoint: Endpoint, context: BuildContext, instead: Endpoint | None = None) -> Listener:
+    """Adds an endpoint to its address; the first one opens it. It may replace `instead`, or one of the same owner: a
+    reload starts the new component before the old one stops. Raises `StartError`."""
     options = endpoint.options
     assert options.listen is not None
     fixed = split_listen(options.listen)[1] != 0
@@ -136,7 +136,7 @@ def attach(endpoint: Endpoint, context: BuildContext) -> Listener:
             shared[options.listen] = listener
     else:
         taken = listener.routes.get(options.path)
-        if taken is not None and taken.owner != endpoint.owner:
+        if taken is not None and taken is not instead and taken.owner != endpoint.owner:
             where = f"{context.owner}: {options.listen}"
             raise StartError(f"{where} already serves the path {options.path!r} for {taken.owner}")
         other = listener.options

@@ -69,6 +69,9 @@ class WebSocketSource:
 
     async def start(self, intake: Intake, tasks: TaskGroup) -> None:
         """Listens, or connects; a server that is away is tried again and again. Raises `StartError`."""
+        await self._start(intake, tasks, None)
+
+    async def _start(self, intake: Intake, tasks: TaskGroup, instead: Endpoint | None) -> None:
         self._intake = intake
         options = self._options
         if options.url is not None:
@@ -81,18 +84,25 @@ class WebSocketSource:
                 self._rechecks = anyio.CancelScope()
                 tasks.start_soon(self._recheck, self._rechecks, self._gate, options.recheck_s)
         self._endpoint = Endpoint(self._context.owner, options, self._joined, self._gate)
-        self._listener = attach(self._endpoint, self._context)
+        self._listener = attach(self._endpoint, self._context, instead)
         self.address = self._listener.url(options.path, hidden=options.hides("path"))
 
     async def take_over(self, old: Source, intake: Intake, tasks: TaskGroup) -> bool:
-        """Replaces another source at the same address, without a moment at which nobody listens there."""
+        """Replaces another source at the same address, without a moment at which nobody listens there; unless what
+        belongs to the address differs, such as its limits: then it is opened anew."""
         if not isinstance(old, WebSocketSource) or self._options.listen is None:
             return False
         mine, its = self._options, old._options
-        same = (mine.listen, mine.path, mine.tls, mine.limits) == (its.listen, its.path, its.tls, its.limits)
-        if not same or old._context.owner != self._context.owner or old._listener is None:
+        if mine.listen != its.listen or old._context.broker != self._context.broker or old._listener is None:
             return False
-        await self.start(intake, tasks)
+        same = (mine.tls, mine.limits, mine.hosts) == (its.tls, its.limits, its.hosts)
+        if not same and set(old._listener.routes) == {its.path}:
+            await old.stop()
+            await self._start(intake, tasks, None)
+            return True
+        if not same or mine.path != its.path:
+            return False
+        await self._start(intake, tasks, old._endpoint)
         await old.stop()
         return True
 

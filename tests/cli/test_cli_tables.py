@@ -61,14 +61,19 @@ def test_markup_in_a_value_is_shown_as_it_is() -> None:
     assert "[bold]x[/bold]" in shown(80, ["name"], [["[bold]x[/bold]"]])[3]
 
 
-def test_the_reason_has_a_column_only_where_something_is_not_ready() -> None:
+def test_the_reason_has_a_column_only_where_something_does_not_work() -> None:
     broker = {"name": "b", "ingress": [], "channel": {"name": "log"}, "accepted": 1, "refused": 0, "unrouted": 0}
 
-    def columns(*ready: bool) -> tuple[list[str], list[list[str]]]:
-        brokers = [{**broker, "ready": one, "reason": "" if one else "the disk is full"} for one in ready]
+    def columns(*ready: bool, reason: str = "") -> tuple[list[str], list[list[str]]]:
+        brokers = [{**broker, "ready": one, "reason": reason if one else "the disk is full"} for one in ready]
         _, names, rows = next(iter(tables(GatewayStatus.read({"version": "1", "brokers": brokers}))))
         return list(names), rows
 
     assert "reason" not in columns(True, True)[0]
     names, rows = columns(True, False)
     assert (names[-1], [row[-1] for row in rows]) == ("reason", ["", "the disk is full"])
+    names, rows = columns(True, reason="1 of 2 sources do not work: away")  # it still takes events
+    assert (names[-1], [row[1:2] + row[-1:] for row in rows]) == (
+        "reason",
+        [["yes", "1 of 2 sources do not work: away"]],
+    )

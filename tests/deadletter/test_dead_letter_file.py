@@ -162,10 +162,9 @@ async def test_lines_of_others_are_passed_over_and_kept(tmp_path: Path, caplog: 
 
 
 async def test_a_place_that_cant_be_written_stops_the_start(tmp_path: Path) -> None:
-    (tmp_path / "dead-letter").write_text("")
     async with anyio.create_task_group() as tasks:
         with pytest.raises(StartError, match=r"brokers\.default\.dead_letter: can't write"):
-            await build(tmp_path).start(tasks)
+            await build(tmp_path, {"path": "/proc/nowhere/letters"}).start(tasks)
 
 
 CRASHING = """

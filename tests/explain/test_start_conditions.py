@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import ast
+import os
 import re
-from collections.abc import Iterator
+import socket
+from collections.abc import Callable, Iterator
+from contextlib import chdir
 from pathlib import Path
 
 import pytest
+from gateway_file.places import place_fault
+from gateway_log.backup import OWN
 
 from gateway_core.config.registry import Registry
 from gateway_core.contract.component import Component
@@ -108,6 +113,186 @@ def test_check_refuses_what_run_refuses(case: str, tmp_path: Path) -> None:
     assert ran.returncode == 1, "a service manager would start it again and again"
 
 
+def _folder(path: Path) -> None:
+    path.mkdir(parents=True)
+
+
+def _file(path: Path) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("not JSON")
+
+
+def _link(path: Path) -> None:
+    path.symlink_to(path.parent / "no" / "where")
+
+
+def _circle(path: Path) -> None:
+    path.symlink_to(path)
+
+
+def _socket(path: Path) -> None:
+    with chdir(path.parent), socket.socket(socket.AF_UNIX) as sock:  # a name of at most 107 bytes
+        sock.bind(path.name)
+
+
+def _nothing(path: Path) -> None:
+    """It has to be missing."""
+
+
+Make = Callable[[Path], None]
+ONE = "brokers: {default: {}}"
+SINKS = {
+    "a subscriber `file`": "brokers: {default: {}}\ntriggers: {t: {subscriber: {file: {path: PATH}}}}",
+    "a broker's dead letter": "brokers: {default: {dead_letter: {deadletter: {path: PATH}}}}",
+    "a broker's dead letter `file`": "brokers: {default: {dead_letter: {file: {path: PATH}}}}",
+    "a trigger's dead letter": (
+        "brokers: {default: {}}\n"
+        "triggers: {t: {subscriber: 'http://127.0.0.1:1/', dead_letter: {deadletter: {path: PATH}}}}"
+    ),
+    "a bridge's sink": (
+        "bridges: {b: {source: {http: {listen: '127.0.0.1:18080'}}, sink: {file: {path: PATH}},"
+        " dead_letter: {deadletter: {path: other.jsonl}}}}"
+    ),
+}
+WRITTEN: dict[str, tuple[Make, str, str, str]] = {
+    "a folder": (_folder, "at", "at", "it is a folder"),
+    "a socket": (_socket, "at", "at", "it is a socket"),
+    "a link to nowhere": (_link, "at", "at", "whose folder does not exist"),
+    "a link to itself": (_circle, "at", "at", "symbolic links"),
+    "in a file": (_file, "at", "at/in/it", "is no folder"),
+    "too long a name": (_nothing, "at", "x" * 300, "File name too long"),
+    "the log": (_nothing, "at", "data/log/default/shard-000.db", "a gateway keeps its own log there"),
+    "the lock": (_nothing, "at", "data/gateway.lock", "a gateway keeps its own gateway.lock there"),
+    "the admin token": (_nothing, "at", "data/./admin.token", "a gateway keeps its own admin.token there"),
+    "another gateway's log": (_file, "d/gateway.lock", "d/log/default/shard-001.db", "a gateway keeps its own log"),
+}
+"""What is made, where; the path in the config; what is said."""
+
+
+@pytest.mark.spec("SAFE-184")
+@pytest.mark.parametrize("case", WRITTEN)
+def test_check_and_run_refuse_a_place_where_no_line_can_be_written(case: str, tmp_path: Path) -> None:
+    make, at, path, message = WRITTEN[case]
+    make(_parents(tmp_path / at))
+    for sink, text in SINKS.items():
+        _refused(tmp_path, text.replace("PATH", str(tmp_path / path)), message, run=sink == "a bridge's sink")
+
+
+@pytest.mark.spec("SAFE-184")
+def test_lines_may_be_written_wherever_a_gateway_keeps_nothing(tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "gateway.lock").touch()
+    (tmp_path / "there.jsonl").touch()
+    (tmp_path / "link").symlink_to(tmp_path / "there.jsonl")
+    (tmp_path / "new").symlink_to(tmp_path / "made-by-the-gateway")
+    names = ("data/dead-letter/x.jsonl", "data/files/x", "data/mine.jsonl", "there.jsonl", "link", "new", "a/b/c")
+    for path in (*(tmp_path / name for name in names), Path(os.devnull)):
+        file = tmp_path / "tidegate.yaml"
+        file.write_text(SINKS["a subscriber `file`"].replace("PATH", str(path)))
+        checked = tidegate("check", file, "--data-dir", tmp_path / "data")
+        assert checked.returncode == 0, checked.stdout
+
+
+@pytest.mark.spec("SAFE-184")
+def test_all_that_a_gateway_keeps_is_kept_from_lines(tmp_path: Path) -> None:
+    page = (ROOT / "docs/howto/upgrade-and-backup.md").read_text()
+    told = set(re.findall(r"`DATA_DIR/([\w.-]+)", page)) - {"replaced-TIME"}
+    assert {"log", "dead-letter", "names.json", "admin.token"} <= told
+    open_to_lines = {name for name in told | OWN if not place_fault(tmp_path / name / "x", tmp_path)}
+    assert open_to_lines == {"dead-letter", "files"}
+
+
+KEPT: dict[str, tuple[Make, str, str]] = {
+    "the data directory is a file": (_file, "data", "is no folder"),
+    "a folder over the data directory is a file": (_file, "data/..", "is no folder"),
+    "the lock is a folder": (_folder, "data/gateway.lock", "gateway.lock in it is a folder"),
+    "the log is a file": (_file, "data/log", "is no folder"),
+    "a broker's log is a file": (_file, "data/log/default", "is no folder"),
+    "the dead letters are a file": (_file, "data/dead-letter", "is no folder"),
+    "a file of dead letters is a folder": (_folder, "data/dead-letter/default.jsonl", "it is a folder"),
+    "what was applied is a file": (_file, "data/applied", "which triggers are paused"),
+    "what is paused is a folder": (_folder, "data/applied/paused.json", "which triggers are paused"),
+    "what is paused is damaged": (_file, "data/applied/paused.json", "which triggers are paused"),
+}
+"""What is made, where; what is said."""
+
+
+@pytest.mark.spec("SAFE-184")
+@pytest.mark.parametrize("case", KEPT)
+def test_check_and_run_refuse_a_data_directory_that_can_be_none(case: str, tmp_path: Path) -> None:
+    make, at, message = KEPT[case]
+    data = tmp_path / "data"
+    if at == "data/..":
+        data, at = tmp_path / "f" / "data", "f"
+    make(_parents(tmp_path / at))
+    _refused(tmp_path, ONE, message, data=data)
+
+
+@pytest.mark.spec("SAFE-184")
+def test_check_and_run_refuse_a_folder_of_spark_that_is_a_file(tmp_path: Path) -> None:
+    _file(tmp_path / "data" / "spark")
+    text = f"{ONE}\ntriggers: {{t: {{subscriber: {{spark: {{path: {tmp_path}/table}}}}}}}}"
+    _refused(tmp_path, text, "is no folder")
+
+
+CA = "tls: {ca_file: PATH}"
+TLS = "tls: {cert_file: PATH, key_file: PATH}"
+READ = {
+    "http": f"brokers: {{default: {{ingress: [{{http: {{listen: '127.0.0.1:0', {TLS}}}}}]}}}}",
+    "websocket": f"brokers: {{default: {{ingress: [{{websocket: {{listen: '127.0.0.1:0', {TLS}}}}}]}}}}",
+    "pull": f"{ONE}\ntriggers: {{t: {{subscriber: {{pull: {{listen: '127.0.0.1:0', {TLS}}}}}}}}}",
+    **{
+        word: f"brokers: {{default: {{ingress: [{{{word}: {{{options}, {CA}}}}}]}}}}"
+        for word, options in {
+            "mqtt": "server: '127.0.0.1:1', topic: a",
+            "kafka": "bootstrap: '127.0.0.1:1', topic: a",
+            "nats": "servers: 'tls://127.0.0.1:1', subject: a",
+            "redis": "servers: '127.0.0.1:1', stream: a",
+            "rabbitmq": "server: '127.0.0.1:1', queue: a",
+        }.items()
+    },
+    "a subscriber": f"{ONE}\ntriggers: {{t: {{subscriber: {{http: {{url: 'https://127.0.0.1:1/', {CA}}}}}}}}}",
+    **{
+        word: f"brokers: {{default: {{ingress: [{{http: {{listen: '127.0.0.1:0', authenticate: [{options}]}}}}]}}}}"
+        for word, options in {
+            "api_key": "{api_key: {file: PATH}}",
+            "basic": "{basic: {file: PATH}}",
+            "hmac": "{hmac: {header: x, secret_files: [PATH]}}",
+            "oidc": "{oidc: {issuer: 'https://a.example', audience: x, jwks_file: PATH}}",
+        }.items()
+    },
+}
+"""Components that read a file when they start."""
+
+
+@pytest.mark.spec("SAFE-184")
+@pytest.mark.parametrize("case", READ)
+def test_check_and_run_refuse_a_file_that_can_not_be_read(case: str, tmp_path: Path) -> None:
+    for name, make in (("missing", _nothing), ("folder", _folder)):
+        make(tmp_path / name)
+        _refused(tmp_path, READ[case].replace("PATH", str(tmp_path / name)), "can't be read", words="can't be")
+
+
+def _parents(path: Path) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    return path
+
+
+def _refused(
+    folder: Path, text: str, message: str, *, data: Path | None = None, run: bool = True, words: str | None = None
+) -> None:
+    """`check` says why, and `run` ends with the same words; or with these, which the system said."""
+    file, data = folder / "tidegate.yaml", data or folder / "data"
+    file.write_text(text)
+    checked = tidegate("check", file, "--data-dir", data)
+    assert message in checked.stdout
+    assert checked.returncode == 1
+    if run:
+        ran = tidegate("run", file, "--data-dir", data)
+        assert (words or message) in ran.stderr
+        assert ran.returncode in ((1, 3) if words else (1,))
+
+
 class Choosy:
     """A plugin whose filter can't be built."""
 
@@ -150,7 +335,7 @@ SAID_ELSEWHERE = {
     "config/registry.py": "the same; and components, which are built by `of_components`",
     "runtime/component_tasks.py": "what a component raised at its start",
     "gateway_access/exposure.py": "`of_components`, and as a check of the config with lines",
-    "gateway_admin/applied.py": "a file of the data directory",
+    "gateway_admin/applied.py": "`of_settings`",
     "gateway_admin/server.py": "`of_settings`",
     "gateway_auth/edited_file.py": "`of_components`: keys and passwords in files",
     "gateway_auth/standard_webhooks.py": "`of_components`: secrets",

@@ -259,8 +259,7 @@ async def test_a_torn_line_that_cant_be_moved_aside_stays(tmp_path: Path) -> Non
 
 
 async def test_a_place_that_cant_be_written_stops_the_start(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("")
-    sink = build("file", {"path": str(tmp_path / "file" / "events")}, tmp_path)
+    sink = build("file", {"path": "/proc/nowhere/events"}, tmp_path)
     async with anyio.create_task_group() as tasks:
         with pytest.raises(StartError, match=r"triggers\.t\.subscriber: can't write file://"):
             await sink.start(tasks)

@@ -15,7 +15,7 @@ from gateway_testing.suites import MemoryIntake
 from gateway_testing.suites.kit import PATIENCE_S
 
 from gateway_core.config.registry import Registry
-from gateway_core.contract.clock import SystemClock
+from gateway_core.contract.clock import Clock, SystemClock
 from gateway_core.contract.component import BuildContext, SourceRef
 from gateway_core.contract.event import Event, Message
 from gateway_core.contract.interfaces import Accepted
@@ -56,13 +56,19 @@ def message(id: str, data: bytes | None = b"{}", **attributes: str) -> Message:
 
 
 def build(
-    folder: Path, options: dict[str, Any], *, worker: int = 0, workers: int = 1, traces: bool = False
+    folder: Path,
+    options: dict[str, Any],
+    *,
+    worker: int = 0,
+    workers: int = 1,
+    traces: bool = False,
+    clock: Clock | None = None,
 ) -> MqttSource:
     """A source as a gateway builds it."""
     context = BuildContext(
         "test.source",
         folder,
-        SystemClock(),
+        clock or SystemClock(),
         Registry.installed(),
         broker="default",
         worker=worker,

@@ -237,3 +237,15 @@ async def test_a_session_that_returns_is_a_connection_that_ended() -> None:
         await anyio.sleep(1)
         assert tries > 1
         await connection.stop()
+
+
+async def test_a_loss_for_the_same_reason_is_told_once_a_minute(caplog: pytest.LogCaptureFixture) -> None:
+    remote = Remote(*[0.5] * 40)
+    with caplog.at_level(logging.INFO, "tidegate.transport"):
+        async with remote.started():
+            await anyio.sleep(1000)
+            said = [record.getMessage() for record in caplog.records]
+    lost = [text for text in said if "lost its connection" in text]
+    assert 2 < len(lost) < 12, lost
+    assert "times more since it was last said" in lost[-1]
+    assert "is connected" in said[-1], "the last line is true"

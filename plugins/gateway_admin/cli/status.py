@@ -109,11 +109,11 @@ def _with_retries(table: Table, entries: Sequence[DeliveryStatus]) -> Table:
 
 
 def _with_reasons(table: Table, entries: Sequence[Entry]) -> Table:
-    """The table, with a column for the reason if something is not ready."""
-    if all(entry.ready for entry in entries):
+    """The table, with a column for the reason if something is not ready, or works in part only."""
+    if not any(entry.reason for entry in entries):
         return table
     title, columns, rows = table
-    why = ["" if entry.ready else one_line(entry.reason, 200) for entry in entries]
+    why = [one_line(entry.reason, 200) for entry in entries]
     return title, [*columns, "reason"], [[*row, text] for row, text in zip(rows, why, strict=True)]
 
 
