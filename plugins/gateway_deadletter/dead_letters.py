@@ -40,6 +40,20 @@ class _TellsChanges(Protocol):
     def state(self) -> object: ...
 
 
+@runtime_checkable
+class Located(Protocol):
+    """A store that knows where each dead letter is, and removes it there at a cost that does not grow with the store."""
+
+    def located(self) -> Iterator[tuple[str, Event, Any]]:
+        """As `entries`, with the place of each."""
+
+    def remove_at(self, found: Sequence[tuple[str, Any]]) -> None:
+        """Removes the dead letters of these ids and places, durably. Raises `OSError`."""
+
+    def compact(self) -> None:
+        """Gives back the room of what `remove_at` has removed. Raises `OSError`."""
+
+
 @dataclass(frozen=True, slots=True)
 class Store:
     """A readable dead letter sink of the config. Several owners may share it."""
@@ -58,6 +72,8 @@ class DeadLetter:
     place: Store
     broker: str
     """The broker of its trigger, "" for a bridge."""
+    at: Any = None
+    """Its place in a `Located` store."""
 
     def may_be_of(self, broker: str) -> bool:
         """Whether a trigger of this broker may have given it up. Those of older versions don't name the broker."""
@@ -246,13 +262,19 @@ class Stores:
     def dead_letters(self, query: Query) -> Iterator[DeadLetter]:
         """The selected dead letters, store by store, oldest first."""
         for place in self.stores:
-            for id_, event in place.store.entries():
+            for id_, event, at in _located(place.store):
                 # without a broker: that of its trigger, or the file's owner if the config has no such trigger any more
                 trigger, broker = event.attributes.get("tidegatetrigger"), event.attributes.get("tidegatebroker")
                 broker = str(broker or self._brokers.get(str(trigger), self._owners[place.address]))
-                dead_letter = DeadLetter(id_, event, place, broker)
+                dead_letter = DeadLetter(id_, event, place, broker, at)
                 if query.has(dead_letter):
                     yield dead_letter
+
+
+def _located(store: DeadLetterStore) -> Iterator[tuple[str, Event, Any]]:
+    if isinstance(store, Located):
+        return store.located()
+    return ((id_, event, None) for id_, event in store.entries())
 
 
 def _places(config: GatewayConfig) -> Iterator[tuple[str, str, DeadLetterRef, str, str]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from anyio.abc import TaskGroup
+from gateway_file.line_file import LinePlace
 from gateway_file.line_writer import FileTarget, LineWriter
 from gateway_file.private_files import keep_private
 
@@ -73,6 +74,10 @@ class DeadLetterSink:
         """All dead letters of all workers, oldest first: (id, event with the facts as attributes)."""
         return self._store.entries()
 
+    def located(self) -> Iterator[tuple[str, Event, LinePlace]]:
+        """As `entries`, with the place of each."""
+        return self._store.located()
+
     def state(self) -> tuple[tuple[str, int, int, int], ...]:
         """What changes when a file does: path, inode, size and time of each."""
         return self._store.state()
@@ -85,3 +90,11 @@ class DeadLetterSink:
     def remove(self, ids: Sequence[str]) -> int:
         """Removes dead letters; returns how many existed."""
         return self._store.remove(ids)
+
+    def remove_at(self, found: Sequence[tuple[str, LinePlace]]) -> None:
+        """Removes the dead letters of these ids and places; see `Store.remove_at`."""
+        self._store.remove_at(found)
+
+    def compact(self) -> None:
+        """See `Store.compact`."""
+        self._store.compact()
