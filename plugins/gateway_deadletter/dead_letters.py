@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import heapq
 import json
 import logging
 import re
@@ -12,6 +13,7 @@ from collections import Counter
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
@@ -28,6 +30,7 @@ from gateway_core.contract.event import Event, text_of
 from gateway_core.contract.outcome import Stage
 from gateway_core.delivery.dead_letter import rfc3339, without_facts
 
+from .line import last_ns
 from .sink import DeadLetterSink
 
 log = logging.getLogger("tidegate.deadletter")
@@ -42,7 +45,8 @@ class _TellsChanges(Protocol):
 
 @runtime_checkable
 class Located(Protocol):
-    """A store that knows where each dead letter is, and removes it there at a cost that does not grow with the store."""
+    """A store that knows the place of each dead letter, and removes it there at a cost that does not grow with the
+    store."""
 
     def located(self) -> Iterator[tuple[str, Event, Any]]:
         """As `entries`, with the place of each."""
@@ -260,15 +264,20 @@ class Stores:
             yield f"trigger or bridge {query.trigger!r}"
 
     def dead_letters(self, query: Query) -> Iterator[DeadLetter]:
-        """The selected dead letters, store by store, oldest first."""
-        for place in self.stores:
-            for id_, event, at in _located(place.store):
-                # without a broker: that of its trigger, or the file's owner if the config has no such trigger any more
-                trigger, broker = event.attributes.get("tidegatetrigger"), event.attributes.get("tidegatebroker")
-                broker = str(broker or self._brokers.get(str(trigger), self._owners[place.address]))
-                dead_letter = DeadLetter(id_, event, place, broker, at)
-                if query.has(dead_letter):
-                    yield dead_letter
+        """The selected dead letters of all stores, oldest first. Those of one file come as they were written."""
+        for _, dead_letter in heapq.merge(*(self._of(place) for place in self.stores), key=itemgetter(0)):
+            if query.has(dead_letter):
+                yield dead_letter
+
+    def _of(self, place: Store) -> Iterator[tuple[int, DeadLetter]]:
+        """The dead letters of one store, each with the time of its last attempt."""
+        at_ns = 0
+        for id_, event, at in _located(place.store):
+            # without a broker: that of its trigger, or the file's owner if the config has no such trigger any more
+            trigger, broker = event.attributes.get("tidegatetrigger"), event.attributes.get("tidegatebroker")
+            broker = str(broker or self._brokers.get(str(trigger), self._owners[place.address]))
+            at_ns = last_ns(event) or at_ns
+            yield at_ns, DeadLetter(id_, event, place, broker, at)
 
 
 def _located(store: DeadLetterStore) -> Iterator[tuple[str, Event, Any]]:

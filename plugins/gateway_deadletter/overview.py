@@ -8,7 +8,6 @@ import time
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +16,7 @@ from anyio import to_thread
 from gateway_core.contract.capabilities import GivenUpCount
 
 from .dead_letters import DeadLetter, Query, Stores, given_up_counts
+from .line import last_ns
 from .replaying import was_event
 
 if TYPE_CHECKING:
@@ -213,15 +213,7 @@ def entry_of(dead_letter: DeadLetter) -> Entry:
         source=sys.intern(fact("source")),
         event_id=fact("id"),
         attempts=fact("tidegateattempts"),
-        at_ns=unix_ns(fact("tidegatelast")),
+        at_ns=last_ns(dead_letter.event),
         group=dead_letter.group,
         sendable=was_event(dead_letter),
     )
-
-
-def unix_ns(text: str) -> int:
-    """Unix time of an RFC 3339 time, 0 if it is none."""
-    try:
-        return int(datetime.fromisoformat(text).timestamp() * 1_000_000) * 1000
-    except (ValueError, OverflowError):
-        return 0

@@ -42,7 +42,7 @@ from gateway_core.delivery.subscription import UNWANTED
 from gateway_core.pipeline.broker import Trigger
 
 from .dead_letters import DeadLetter, Query, Stores
-from .overview import unix_ns
+from .line import last_ns
 from .replay import Replay, Seen, selection
 from .replaying import PORTION, Removals, was_event
 
@@ -225,7 +225,7 @@ def given_up_of(dead_letter: DeadLetter) -> GivenUp:
     fact = dead_letter.fact
     code, attempts = fact("knativeerrorcode"), fact("tidegateattempts")
     return GivenUp(
-        unix_ns(fact("tidegatelast")),
+        last_ns(dead_letter.event),
         dead_letter.place.address,
         fact("tidegatereason")[:300],
         int(attempts) if attempts.isascii() and attempts.isdigit() else 0,

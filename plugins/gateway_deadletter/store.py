@@ -7,7 +7,6 @@ import heapq
 import logging
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from operator import itemgetter
 from pathlib import Path
 
 from gateway_file.line_file import LinePlace, blank_out, compact, is_going, lines_at, take_out
@@ -61,7 +60,7 @@ class Store:
     def located(self) -> Iterator[tuple[str, Event, LinePlace]]:
         """As `entries`, with the place of each."""
         self.closed = []
-        yield from heapq.merge(*(self._read(file) for file in self.files()), key=itemgetter(0))
+        yield from heapq.merge(*(self._read(file) for file in self.files()), key=_last)
 
     def _read(self, file: Path) -> Iterator[tuple[str, Event, LinePlace]]:
         closed: dict[str, list[int]] = {}
@@ -92,3 +91,8 @@ class Store:
         """Gives back the room of what `remove_at` has removed. Raises `OSError`."""
         for file in self.files():
             compact(file)
+
+
+def _last(found: tuple[str, Event, LinePlace]) -> tuple[int, str]:
+    id_, event, _ = found
+    return line_format.last_ns(event), id_

@@ -137,6 +137,20 @@ def test_list_filters(tidegate, bury, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.spec("SAFE-242")
+def test_list_is_oldest_first_over_all_files(tidegate, bury, tmp_path: Path) -> None:
+    at = {n: f"2026-01-01T00:0{n}:00{'.5' * (n % 2)}Z" for n in range(6)}
+    bury(letter("1", tidegatelast=at[1]), letter("4", tidegatelast=at[4]))
+    bury(*(letter(str(n), trigger="own", tidegatelast=at[n]) for n in (0, 3, 5)), path=tmp_path / "own.jsonl")
+    default = tmp_path / "tidegate-data" / "dead-letter" / "default.jsonl"
+    default.rename(default.with_name("default~1.jsonl"))
+    bury(letter("2", tidegatelast=at[2]))  # by another worker
+    assert events(listed(tidegate)) == ["0", "1", "2", "3", "4", "5"]
+    text = tidegate("dlq", "list").out
+    assert [line.split()[-1] for line in text.splitlines() if "2026-" in line] == [at[n] for n in range(6)]
+
+
+@pytest.mark.slow
 def test_show_has_the_event_as_it_was(tidegate, bury) -> None:
     bury(letter("1"))
     (row,) = listed(tidegate)
