@@ -10,7 +10,7 @@ import re
 import sqlite3
 from base64 import b64decode
 from collections import Counter
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from operator import itemgetter
@@ -30,6 +30,8 @@ from gateway_core.contract.event import Event, text_of
 from gateway_core.contract.outcome import Stage
 from gateway_core.delivery.dead_letter import rfc3339, without_facts
 
+from .durable import Left, left_behind
+from .encryption import Keys
 from .line import last_ns
 from .sink import DeadLetterSink
 
@@ -200,13 +202,15 @@ class Stores:
         counts: Sequence[GivenUpCount],
         query: Query,
         imported: Mapping[tuple[str, str], int] | None = None,
+        left: Iterable[Left] = (),
     ) -> Iterator[dict[str, Any]]:
-        """The events among these that are in none of the stores, as JSON values. `imported` says how many of each
-        broker and trigger have been taken over from elsewhere (`DeadLetter.imported`); without it the stores are read,
-        if there is anything elsewhere."""
+        """The events among these that are in none of the stores, nor in what is `left`, as JSON values. `imported` says
+        how many of each broker and trigger have been taken over from elsewhere (`DeadLetter.imported`); without it the
+        stores are read, if there is anything elsewhere."""
         here: Counter[tuple[str, str]] | None = None if imported is None else Counter(imported)
+        told = {*self._owners, *(each.file.as_uri() for each in left)}
         for each in counts:
-            if each.to and each.to not in self._owners and query.asks_for(broker, each.name, each.last.reason):
+            if each.to and each.to not in told and query.asks_for(broker, each.name, each.last.reason):
                 owner = broker, each.name
                 if here is None:
                     here = Counter(d.owner for d in self.dead_letters(Query()) if d.imported)
@@ -215,6 +219,22 @@ class Stores:
                 last = {"last": rfc3339(each.last.at_ns), "reason": each.last.reason}
                 if count := each.count - taken:
                     yield {"broker": broker, "trigger": each.name, "to": each.to, "count": count, **last}
+
+    def left_behind(self) -> list[Left]:
+        """The dead letters of earlier configs that are in none of the stores. It reads their files."""
+        return [*left_behind(self._config, self.data_dir)]
+
+    @property
+    def homes(self) -> Collection[DeadLetterSink]:
+        """The `deadletter` sinks."""
+        return self._homes.values()
+
+    @property
+    def keys(self) -> Keys | None:
+        """All keys of the config's dead letters. None unless all are encrypted: what is read with them must not become
+        plain somewhere else."""
+        found = [sink.keys for sink in self._homes.values()]
+        return Keys(key for keys in found if keys for key in keys.keys) if found and all(found) else None
 
     def home(self, trigger: str, broker: str | None) -> DeadLetterSink:
         """Where new dead letters of this trigger or bridge go, or those of `broker` if it is given. Raises

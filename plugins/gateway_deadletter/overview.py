@@ -16,6 +16,7 @@ from anyio import to_thread
 from gateway_core.contract.capabilities import GivenUpCount
 
 from .dead_letters import DeadLetter, Query, Stores, given_up_counts
+from .durable import Left
 from .line import last_ns
 from .replaying import was_event
 
@@ -104,6 +105,8 @@ class Overview:
         self._snapshot = Snapshot()
         self._gone: list[tuple[str, Sequence[GivenUpCount]]] = []
         self._gone_again = float("-inf")
+        self.left: Sequence[Left] = ()
+        """What earlier configs have left, when `elsewhere` was asked last."""
 
     def stores(self) -> Stores:
         """The stores of the config in force."""
@@ -138,12 +141,15 @@ class Overview:
         if began >= self._gone_again:
             brokers = [(name, broker.channel) for name, broker in self._gateway.built.brokers.items()]
             self._gone = await to_thread.run_sync(given_up_counts, brokers)
+            self.left = await to_thread.run_sync(lambda: self.stores().left_behind())
             took = time.monotonic() - began
             self._gone_again = began + max(_FRESH_S, _REST * took)
         stores = await to_thread.run_sync(self.stores)
         snapshot = await to_thread.run_sync(self.current)
         return [
-            each for name, counts in self._gone for each in stores.elsewhere(name, counts, query, snapshot.imported)
+            each
+            for name, counts in self._gone
+            for each in stores.elsewhere(name, counts, query, snapshot.imported, self.left)
         ]
 
     def _select(self, query: Query) -> Selection:

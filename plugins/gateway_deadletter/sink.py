@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
 
 from anyio.abc import TaskGroup
 from gateway_file.line_file import LinePlace
@@ -52,6 +53,15 @@ class DeadLetterSink:
             done(Outcome(False, reason=str(e)))
             return
         self._writer.write(line, timeout_s, done)
+
+    @property
+    def keys(self) -> Keys | None:
+        """The keys that decrypt."""
+        return self._store.keys
+
+    def files(self) -> list[Path]:
+        """See `Store.files`."""
+        return self._store.files()
 
     def read_with(self, keys: Iterable[bytes]) -> None:
         """Decrypts with these keys too."""
