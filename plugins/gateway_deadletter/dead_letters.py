@@ -37,6 +37,7 @@ from .sink import DeadLetterSink
 
 log = logging.getLogger("tidegate.deadletter")
 
+_MOST_NAMED = 5
 _NUMBERS = re.compile(r"[0-9]+(?:[0-9a-fA-F-]*[0-9])?")
 
 
@@ -274,7 +275,8 @@ class Stores:
         """Why there is no dead letter with this id, once all were read."""
         closed = self.closed
         also = f", but {closed[0]}" if closed else ""
-        return f"there is no dead letter with the id {id_}{also}"
+        known = ((found.id, found.fact("id")) for found in self.dead_letters(Query()))
+        return f"there is no dead letter with the id {id_}{of_events([id_], known) or also}"
 
     def unknown(self, query: Query) -> Iterator[str]:
         """Names in the query that the config does not have. Dead letters of earlier configs may still have them."""
@@ -317,6 +319,17 @@ def _places(config: GatewayConfig) -> Iterator[tuple[str, str, DeadLetterRef, st
     for name, bridge in config.bridges.items():
         if bridge.dead_letter is not None:
             yield f"bridges.{name}.dead_letter", "", bridge.dead_letter, name, ""
+
+
+def of_events(ids: Iterable[str], known: Iterable[tuple[str, str]]) -> str:
+    """The continuation of a text which says that no dead letters have these ids: which of them are ids of events. ""
+    if none is. `known` has the ids of dead letters and of their events."""
+    found: dict[str, list[str]] = {id_: [] for id_ in sorted(ids)}
+    for letter, event in known:
+        if event in found and len(found[event]) < _MOST_NAMED:
+            found[event].append(letter)
+    told = [f"{event} is the id of an event: say {' or '.join(letters)}" for event, letters in found.items() if letters]
+    return f"; {'; '.join(told[:_MOST_NAMED])}" if told else ""
 
 
 def given_up_counts(channels: Iterable[tuple[str, Any]]) -> list[tuple[str, Sequence[GivenUpCount]]]:

@@ -162,6 +162,17 @@ def test_show_has_the_event_as_it_was(tidegate, bury) -> None:
 
 
 @pytest.mark.slow
+def test_the_id_of_an_event_is_told_from_that_of_its_dead_letter(tidegate, bury) -> None:
+    bury(letter("1"), letter("2"))
+    one = listed(tidegate)[0]["id"]
+    shown = tidegate("dlq", "show", "1")
+    end = f"; 1 is the id of an event: say {one}\n"
+    assert (shown.code, shown.err) == (1, f"tidegate: there is no dead letter with the id 1{end}")
+    ran = tidegate("dlq", "replay", "1", "nope", "--to", "http://127.0.0.1:1/")
+    assert (ran.code, ran.err) == (1, f"tidegate: no dead letter has the id 1, nope{end}")
+
+
+@pytest.mark.slow
 @pytest.mark.spec("DP-18")
 def test_replay_sends_the_original_and_takes_out_what_was_accepted(tidegate, bury) -> None:
     bury(letter("1"), letter("2"), letter("3"))

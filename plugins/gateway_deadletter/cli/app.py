@@ -92,7 +92,10 @@ def import_(
 
 @dlq.command()
 def replay(
-    ids: Annotated[list[str] | None, typer.Argument(metavar="ID", help="Ids, as shown by `dlq list`.")] = None,
+    ids: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="ID", help="Ids of dead letters, as `dlq list` shows them."),
+    ] = None,
     all_: Annotated[bool, typer.Option("--all", help="All dead letters that match the other options.")] = False,
     to: Annotated[
         str | None, typer.Option(help="Where to send them (default: each to the trigger that gave it up, alone).")
