@@ -79,6 +79,10 @@ class DurableNames:
                  Removing what is not there is no error. Raises `OSError` with the reason. None: `remedy` says what to
                  do instead.
     `earlier`    names in use by this data directory that no version has noted: (config, data directory) -> names.
+    `waits`      whether something waits there that the config does not reach: (name, config, data directory). A name
+                 where nothing waits is left behind without a word. None: nobody knows.
+    `rescue`     what takes over what waits there, in words: (name, config, data directory).
+    `only_by_name`  whether only who names it removes it: `--remove-all` leaves it.
     """
 
     transport: str
@@ -86,6 +90,9 @@ class DurableNames:
     remove: Callable[[DurableName, GatewayConfig, Path], None] | None = None
     remedy: str = ""
     earlier: Callable[[GatewayConfig, Path], Iterable[DurableName]] | None = None
+    waits: Callable[[DurableName, GatewayConfig, Path], bool] | None = None
+    rescue: Callable[[DurableName, GatewayConfig, Path], str] | None = None
+    only_by_name: bool = False
 
 
 @dataclass(frozen=True, slots=True)

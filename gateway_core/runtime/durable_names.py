@@ -83,6 +83,9 @@ class ConfigNames:
 
     def __init__(self, config: GatewayConfig, registry: Registry, data_dir: Path) -> None:
         self.record = NameRecord(data_dir)
+        self._config = config
+        self._data_dir = data_dir
+        self.offers = {offered.transport: offered for offered in registry.durable_names}
         self._noted = self.record.with_earlier(config, registry) if registry.durable_names else []
         self.names = [name for o in registry.durable_names for name in o.names(config, self._noted)]
 
@@ -91,10 +94,29 @@ class ConfigNames:
         return {name.place: name.name for name in self.names if name.place}
 
     def left(self, *, used: bool | None = None) -> list[Noted]:
-        """What the data directory remembers and this config does not have: orphans. `used`: only those that the last
-        config had, or only those that it had not."""
+        """What the data directory remembers and this config does not have: orphans. Without those where surely nothing
+        waits. `used`: only those that the last config had, or only those that it had not."""
         mine = {name.key for name in self.names}
-        return [n for n in self._noted if n.name.key not in mine and used in (None, n.used)]
+        left = [n for n in self._noted if n.name.key not in mine and used in (None, n.used)]
+        return [n for n in left if self._may_wait(n.name)]
+
+    def _may_wait(self, name: DurableName) -> bool:
+        offered = self.offers.get(name.transport)
+        if offered is None or offered.waits is None:
+            return True
+        try:
+            return offered.waits(name, self._config, self._data_dir)
+        except OSError as e:
+            log.warning("what waits in %s can't be read: %s", name, one_line(e))
+            return True
+
+    def rescue(self, name: DurableName) -> str:
+        """What takes over what waits there, in words; "" if nothing does."""
+        offered = self.offers.get(name.transport)
+        try:
+            return offered.rescue(name, self._config, self._data_dir) if offered and offered.rescue else ""
+        except OSError:
+            return ""
 
     def note(self) -> None:
         """Remembers the names, and logs those that this config leaves behind."""
@@ -121,9 +143,11 @@ def orphaning(names: ConfigNames, config: GatewayConfig) -> Iterator[ConfigFindi
         section, _, entry = name.owner.partition(".")
         place: Place = (section, entry) if entry in getattr(config, section, ()) else ()
         keep = f"to keep it, write `{name.keeps}`; else " if name.keeps else ""
+        if rescue := names.rescue(name):
+            keep = f"once the config runs, {rescue}; "
         yield ConfigFinding(
             f"the config leaves {name} of {name.owner} behind, with what waits there",
             place,
-            f"{keep}`tidegate orphans` lists and removes it once the config runs",
+            f"{keep}`tidegate orphans` lists and removes it" + ("" if rescue else " once the config runs"),
             warning=True,
         )

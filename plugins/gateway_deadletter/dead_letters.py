@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import hashlib
+import heapq
 import json
 import logging
 import re
 import sqlite3
 from base64 import b64decode
 from collections import Counter
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
@@ -28,16 +30,35 @@ from gateway_core.contract.event import Event, text_of
 from gateway_core.contract.outcome import Stage
 from gateway_core.delivery.dead_letter import rfc3339, without_facts
 
+from .durable import Left, left_behind
+from .encryption import Keys
+from .line import last_ns
 from .sink import DeadLetterSink
 
 log = logging.getLogger("tidegate.deadletter")
 
+_MOST_NAMED = 5
 _NUMBERS = re.compile(r"[0-9]+(?:[0-9a-fA-F-]*[0-9])?")
 
 
 @runtime_checkable
 class _TellsChanges(Protocol):
     def state(self) -> object: ...
+
+
+@runtime_checkable
+class Located(Protocol):
+    """A store that knows the place of each dead letter, and removes it there at a cost that does not grow with the
+    store."""
+
+    def located(self) -> Iterator[tuple[str, Event, Any]]:
+        """As `entries`, with the place of each."""
+
+    def remove_at(self, found: Sequence[tuple[str, Any]]) -> None:
+        """Removes the dead letters of these ids and places, durably. Raises `OSError`."""
+
+    def compact(self) -> None:
+        """Gives back the room of what `remove_at` has removed. Raises `OSError`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +79,8 @@ class DeadLetter:
     place: Store
     broker: str
     """The broker of its trigger, "" for a bridge."""
+    at: Any = None
+    """Its place in a `Located` store."""
 
     def may_be_of(self, broker: str) -> bool:
         """Whether a trigger of this broker may have given it up. Those of older versions don't name the broker."""
@@ -180,13 +203,15 @@ class Stores:
         counts: Sequence[GivenUpCount],
         query: Query,
         imported: Mapping[tuple[str, str], int] | None = None,
+        left: Iterable[Left] = (),
     ) -> Iterator[dict[str, Any]]:
-        """The events among these that are in none of the stores, as JSON values. `imported` says how many of each
-        broker and trigger have been taken over from elsewhere (`DeadLetter.imported`); without it the stores are read,
-        if there is anything elsewhere."""
+        """The events among these that are in none of the stores, nor in what is `left`, as JSON values. `imported` says
+        how many of each broker and trigger have been taken over from elsewhere (`DeadLetter.imported`); without it the
+        stores are read, if there is anything elsewhere."""
         here: Counter[tuple[str, str]] | None = None if imported is None else Counter(imported)
+        told = {*self._owners, *(each.file.as_uri() for each in left)}
         for each in counts:
-            if each.to and each.to not in self._owners and query.asks_for(broker, each.name, each.last.reason):
+            if each.to and each.to not in told and query.asks_for(broker, each.name, each.last.reason):
                 owner = broker, each.name
                 if here is None:
                     here = Counter(d.owner for d in self.dead_letters(Query()) if d.imported)
@@ -195,6 +220,22 @@ class Stores:
                 last = {"last": rfc3339(each.last.at_ns), "reason": each.last.reason}
                 if count := each.count - taken:
                     yield {"broker": broker, "trigger": each.name, "to": each.to, "count": count, **last}
+
+    def left_behind(self) -> list[Left]:
+        """The dead letters of earlier configs that are in none of the stores. It reads their files."""
+        return [*left_behind(self._config, self.data_dir)]
+
+    @property
+    def homes(self) -> Collection[DeadLetterSink]:
+        """The `deadletter` sinks."""
+        return self._homes.values()
+
+    @property
+    def keys(self) -> Keys | None:
+        """All keys of the config's dead letters. None unless all are encrypted: what is read with them must not become
+        plain somewhere else."""
+        found = [sink.keys for sink in self._homes.values()]
+        return Keys(key for keys in found if keys for key in keys.keys) if found and all(found) else None
 
     def home(self, trigger: str, broker: str | None) -> DeadLetterSink:
         """Where new dead letters of this trigger or bridge go, or those of `broker` if it is given. Raises
@@ -234,7 +275,8 @@ class Stores:
         """Why there is no dead letter with this id, once all were read."""
         closed = self.closed
         also = f", but {closed[0]}" if closed else ""
-        return f"there is no dead letter with the id {id_}{also}"
+        known = ((found.id, found.fact("id")) for found in self.dead_letters(Query()))
+        return f"there is no dead letter with the id {id_}{of_events([id_], known) or also}"
 
     def unknown(self, query: Query) -> Iterator[str]:
         """Names in the query that the config does not have. Dead letters of earlier configs may still have them."""
@@ -244,15 +286,26 @@ class Stores:
             yield f"trigger or bridge {query.trigger!r}"
 
     def dead_letters(self, query: Query) -> Iterator[DeadLetter]:
-        """The selected dead letters, store by store, oldest first."""
-        for place in self.stores:
-            for id_, event in place.store.entries():
-                # without a broker: that of its trigger, or the file's owner if the config has no such trigger any more
-                trigger, broker = event.attributes.get("tidegatetrigger"), event.attributes.get("tidegatebroker")
-                broker = str(broker or self._brokers.get(str(trigger), self._owners[place.address]))
-                dead_letter = DeadLetter(id_, event, place, broker)
-                if query.has(dead_letter):
-                    yield dead_letter
+        """The selected dead letters of all stores, oldest first. Those of one file come as they were written."""
+        for _, dead_letter in heapq.merge(*(self._of(place) for place in self.stores), key=itemgetter(0)):
+            if query.has(dead_letter):
+                yield dead_letter
+
+    def _of(self, place: Store) -> Iterator[tuple[int, DeadLetter]]:
+        """The dead letters of one store, each with the time of its last attempt."""
+        at_ns = 0
+        for id_, event, at in _located(place.store):
+            # without a broker: that of its trigger, or the file's owner if the config has no such trigger any more
+            trigger, broker = event.attributes.get("tidegatetrigger"), event.attributes.get("tidegatebroker")
+            broker = str(broker or self._brokers.get(str(trigger), self._owners[place.address]))
+            at_ns = last_ns(event) or at_ns
+            yield at_ns, DeadLetter(id_, event, place, broker, at)
+
+
+def _located(store: DeadLetterStore) -> Iterator[tuple[str, Event, Any]]:
+    if isinstance(store, Located):
+        return store.located()
+    return ((id_, event, None) for id_, event in store.entries())
 
 
 def _places(config: GatewayConfig) -> Iterator[tuple[str, str, DeadLetterRef, str, str]]:
@@ -266,6 +319,17 @@ def _places(config: GatewayConfig) -> Iterator[tuple[str, str, DeadLetterRef, st
     for name, bridge in config.bridges.items():
         if bridge.dead_letter is not None:
             yield f"bridges.{name}.dead_letter", "", bridge.dead_letter, name, ""
+
+
+def of_events(ids: Iterable[str], known: Iterable[tuple[str, str]]) -> str:
+    """The continuation of a text which says that no dead letters have these ids: which of them are ids of events. ""
+    if none is. `known` has the ids of dead letters and of their events."""
+    found: dict[str, list[str]] = {id_: [] for id_ in sorted(ids)}
+    for letter, event in known:
+        if event in found and len(found[event]) < _MOST_NAMED:
+            found[event].append(letter)
+    told = [f"{event} is the id of an event: say {' or '.join(letters)}" for event, letters in found.items() if letters]
+    return f"; {'; '.join(told[:_MOST_NAMED])}" if told else ""
 
 
 def given_up_counts(channels: Iterable[tuple[str, Any]]) -> list[tuple[str, Sequence[GivenUpCount]]]:

@@ -58,7 +58,7 @@ class Imported:
 @contextmanager
 def imported(data_dir: Path, most: int = MOST) -> Iterator[Imported]:
     """What was imported into this data directory. Another import waits until this one has ended. Raises `OSError`."""
-    path = data_dir.absolute() / "dead-letter" / "imported"
+    path = _path(data_dir)
     private_folder(path.parent)
     lock = os.open(path.with_name("imported.lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
@@ -66,6 +66,15 @@ def imported(data_dir: Path, most: int = MOST) -> Iterator[Imported]:
         yield Imported(path, most)
     finally:
         os.close(lock)
+
+
+def were_imported(data_dir: Path) -> Imported:
+    """The ids of what was imported, as they are now. Raises `OSError`."""
+    return Imported(_path(data_dir), MOST)
+
+
+def _path(data_dir: Path) -> Path:
+    return data_dir.absolute() / "dead-letter" / "imported"
 
 
 def _lines(ids: Iterable[str]) -> bytes:

@@ -111,6 +111,14 @@ def id_of(line: bytes) -> str | None:
         return None
 
 
+def last_ns(event: Event) -> int:
+    """When the last attempt of a dead letter ended, in Unix nanoseconds (to the microsecond); 0 if nobody knows."""
+    try:
+        return int(datetime.fromisoformat(str(event.attributes.get("tidegatelast"))).timestamp() * 1_000_000) * 1000
+    except (ValueError, OverflowError):
+        return 0
+
+
 def _digest(line: bytes) -> str:
     """The id for a line that was written without one by another program."""
     return hashlib.sha256(line).hexdigest()[:20]

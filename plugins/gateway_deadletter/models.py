@@ -47,6 +47,18 @@ class GoneElsewhere(Model):
     """Why that one was."""
 
 
+class LeftBehind(Model):
+    """Dead letters in a file that no component of the config reads: that of a broker of an earlier config, or one that
+    a `path` named."""
+
+    file: str
+    """With several workers, the name that their files share."""
+    count: int
+    """How many of them were not imported."""
+    command: str
+    """What takes them over."""
+
+
 class DeadLetterList(Model):
     """Dead letters (`tidegate dlq list`)."""
 
@@ -60,6 +72,8 @@ class DeadLetterList(Model):
     does not have. The latter are complete if there are no more."""
     elsewhere: list[GoneElsewhere]
     """What was given up and is not among the items, nor on another page."""
+    left_behind: list[LeftBehind]
+    """What earlier configs have left, whatever the query. It is not among the items."""
 
 
 class DeadLetterDetail(DeadLetterRow):

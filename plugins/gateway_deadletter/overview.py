@@ -8,7 +8,6 @@ import time
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +16,8 @@ from anyio import to_thread
 from gateway_core.contract.capabilities import GivenUpCount
 
 from .dead_letters import DeadLetter, Query, Stores, given_up_counts
+from .durable import Left
+from .line import last_ns
 from .replaying import was_event
 
 if TYPE_CHECKING:
@@ -104,6 +105,8 @@ class Overview:
         self._snapshot = Snapshot()
         self._gone: list[tuple[str, Sequence[GivenUpCount]]] = []
         self._gone_again = float("-inf")
+        self.left: Sequence[Left] = ()
+        """What earlier configs have left, when `elsewhere` was asked last."""
 
     def stores(self) -> Stores:
         """The stores of the config in force."""
@@ -138,12 +141,15 @@ class Overview:
         if began >= self._gone_again:
             brokers = [(name, broker.channel) for name, broker in self._gateway.built.brokers.items()]
             self._gone = await to_thread.run_sync(given_up_counts, brokers)
+            self.left = await to_thread.run_sync(lambda: self.stores().left_behind())
             took = time.monotonic() - began
             self._gone_again = began + max(_FRESH_S, _REST * took)
         stores = await to_thread.run_sync(self.stores)
         snapshot = await to_thread.run_sync(self.current)
         return [
-            each for name, counts in self._gone for each in stores.elsewhere(name, counts, query, snapshot.imported)
+            each
+            for name, counts in self._gone
+            for each in stores.elsewhere(name, counts, query, snapshot.imported, self.left)
         ]
 
     def _select(self, query: Query) -> Selection:
@@ -213,15 +219,7 @@ def entry_of(dead_letter: DeadLetter) -> Entry:
         source=sys.intern(fact("source")),
         event_id=fact("id"),
         attempts=fact("tidegateattempts"),
-        at_ns=unix_ns(fact("tidegatelast")),
+        at_ns=last_ns(dead_letter.event),
         group=dead_letter.group,
         sendable=was_event(dead_letter),
     )
-
-
-def unix_ns(text: str) -> int:
-    """Unix time of an RFC 3339 time, 0 if it is none."""
-    try:
-        return int(datetime.fromisoformat(text).timestamp() * 1_000_000) * 1000
-    except (ValueError, OverflowError):
-        return 0

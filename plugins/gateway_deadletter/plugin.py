@@ -11,6 +11,7 @@ from gateway_core.contract.hookspecs import hookimpl
 if TYPE_CHECKING:
     from gateway_core.config.model import GatewayConfig
     from gateway_core.contract.config_extension import ConfigFinding
+    from gateway_core.contract.durable import DurableNames
     from gateway_core.contract.services import RunningService, Service
     from gateway_core.runtime.gateway import Gateway
 
@@ -23,13 +24,14 @@ def build(config: DeadLetterConfig, context: BuildContext) -> DeadLetterSink:
     be no such file."""
     from gateway_file.places import refuse_place
 
+    from .durable import default_path
     from .encryption import Keys, parse_key
     from .sink import DeadLetterSink
     from .store import Store
 
     encrypt = config.encrypt
     keys = Keys(map(parse_key, encrypt.keys)) if encrypt is not None else None
-    path = config.path or context.data_dir / "dead-letter" / f"{context.broker or 'default'}.jsonl"
+    path = config.path or default_path(context.data_dir, context.broker)
     store = Store(path, keys, also_plain=encrypt is None or encrypt.also_plain)
     refuse_place(store.file_of(context.worker, context.workers), context)
     return DeadLetterSink(store, context, fsync=config.fsync)
@@ -56,6 +58,23 @@ def gateway_config_checks() -> list[Callable[[GatewayConfig], Iterable[ConfigFin
     from .config_check import unreadable_dead_letters
 
     return [unreadable_dead_letters]
+
+
+@hookimpl
+def gateway_durable_names() -> list[DurableNames]:
+    from gateway_core.contract.durable import DurableNames
+
+    from . import durable as d
+
+    return [
+        DurableNames(
+            *(d.TRANSPORT, d.names, d.remove),
+            earlier=d.earlier,
+            waits=d.waits,
+            rescue=d.rescue,
+            only_by_name=True,
+        )
+    ]
 
 
 def _dlq() -> Any:

@@ -7,7 +7,8 @@ delivered to all triggers that match it; it is removed once it is stored, and wh
 
 No ingress is involved, so no credentials are needed, and no policy is asked again: policies say which senders may send,
 and this broker took this event from its sender before. What an admin has edited counts as the admin's own; the audit
-log says who. An edited event replaces its dead letter only when it was delivered. After a crash some are sent again.
+log says who. An edited event replaces its dead letter only when it was delivered. What was sent is removed by portions:
+after a crash at most one of them is sent again.
 """
 
 from __future__ import annotations
@@ -41,9 +42,9 @@ from gateway_core.delivery.subscription import UNWANTED
 from gateway_core.pipeline.broker import Trigger
 
 from .dead_letters import DeadLetter, Query, Stores
-from .overview import unix_ns
+from .line import last_ns
 from .replay import Replay, Seen, selection
-from .replaying import Removals, was_event
+from .replaying import PORTION, Removals, was_event
 
 if TYPE_CHECKING:
     from gateway_core.runtime.gateway import Gateway
@@ -54,7 +55,6 @@ ACTION = "dlq.replay"
 MOST_WAITING = 16
 MOST_KEPT = 20
 MOST_RATE = 100_000
-_CHUNK = 100
 _TRIES = 5
 _WAIT_S = 0.25
 _ANSWER_S = 30.0
@@ -225,7 +225,7 @@ def given_up_of(dead_letter: DeadLetter) -> GivenUp:
     fact = dead_letter.fact
     code, attempts = fact("knativeerrorcode"), fact("tidegateattempts")
     return GivenUp(
-        unix_ns(fact("tidegatelast")),
+        last_ns(dead_letter.event),
         dead_letter.place.address,
         fact("tidegatereason")[:300],
         int(attempts) if attempts.isascii() and attempts.isdigit() else 0,
@@ -322,7 +322,7 @@ class _Run:
 
     async def _chunks(self, stores: Stores, ids: frozenset[str]) -> AsyncIterator[list[DeadLetter]]:
         rate = self._replay.rate
-        size = max(1, min(_CHUNK, rate // 4)) if rate else _CHUNK
+        size = max(1, min(PORTION, rate // 4)) if rate else PORTION
         letters: Iterator[DeadLetter] = stores.dead_letters(Query(ids=ids)) if ids else iter(())
         while chunk := await to_thread.run_sync(lambda: list(islice(letters, size))):
             yield chunk
@@ -389,6 +389,7 @@ class _Run:
     def _remove(self, accepted: Sequence[DeadLetter]) -> None:
         for dead_letter in accepted:
             self._removals.accepted(dead_letter)
+        self._removals.end_portion()
 
     async def _accepted(self, chunk: Sequence[DeadLetter]) -> list[BaseException | None]:
         """What became of each: None once its subscriber, or the channel, has its event."""

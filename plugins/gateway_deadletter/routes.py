@@ -41,14 +41,15 @@ def dead_letter_routes(gateway: Gateway) -> list[Route]:
 
         def read() -> dict[str, Any]:
             found = stores()
-            gone = given_up_counts(channels)
+            gone, left = given_up_counts(channels), found.left_behind()
             rows = [row(dead_letter) for dead_letter in islice(found.dead_letters(query), skip, skip + limit + 1)]
             return {
                 "items": rows[:limit],
                 "more": len(rows) > limit,
                 "unknown": list(found.unknown(query)),
                 "unreadable": found.unreadable,
-                "elsewhere": [each for name, counts in gone for each in found.elsewhere(name, counts, query)],
+                "elsewhere": [e for name, counts in gone for e in found.elsewhere(name, counts, query, left=left)],
+                "left_behind": [{"file": str(e.file), "count": e.count, "command": e.command} for e in left],
             }
 
         return Answer(await to_thread.run_sync(read), headers=_NO_STORE)

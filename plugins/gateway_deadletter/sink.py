@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
 
 from anyio.abc import TaskGroup
+from gateway_file.line_file import LinePlace
 from gateway_file.line_writer import FileTarget, LineWriter
 from gateway_file.private_files import keep_private
 
@@ -52,6 +54,15 @@ class DeadLetterSink:
             return
         self._writer.write(line, timeout_s, done)
 
+    @property
+    def keys(self) -> Keys | None:
+        """The keys that decrypt."""
+        return self._store.keys
+
+    def files(self) -> list[Path]:
+        """See `Store.files`."""
+        return self._store.files()
+
     def read_with(self, keys: Iterable[bytes]) -> None:
         """Decrypts with these keys too."""
         self._store.keys = Keys([*(self._keys.keys if self._keys else ()), *keys])
@@ -73,6 +84,10 @@ class DeadLetterSink:
         """All dead letters of all workers, oldest first: (id, event with the facts as attributes)."""
         return self._store.entries()
 
+    def located(self) -> Iterator[tuple[str, Event, LinePlace]]:
+        """As `entries`, with the place of each."""
+        return self._store.located()
+
     def state(self) -> tuple[tuple[str, int, int, int], ...]:
         """What changes when a file does: path, inode, size and time of each."""
         return self._store.state()
@@ -85,3 +100,11 @@ class DeadLetterSink:
     def remove(self, ids: Sequence[str]) -> int:
         """Removes dead letters; returns how many existed."""
         return self._store.remove(ids)
+
+    def remove_at(self, found: Sequence[tuple[str, LinePlace]]) -> None:
+        """Removes the dead letters of these ids and places; see `Store.remove_at`."""
+        self._store.remove_at(found)
+
+    def compact(self) -> None:
+        """See `Store.compact`."""
+        self._store.compact()

@@ -7,10 +7,9 @@ import heapq
 import logging
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from operator import itemgetter
 from pathlib import Path
 
-from gateway_file.line_file import lines_of, take_out
+from gateway_file.line_file import LinePlace, blank_out, compact, is_going, lines_at, take_out
 
 from gateway_core.contract.event import Event
 
@@ -56,18 +55,22 @@ class Store:
     def entries(self) -> Iterator[tuple[str, Event]]:
         """All dead letters, oldest first. Other lines are logged and skipped; those that can't be decrypted once for
         each file and reason."""
-        self.closed = []
-        yield from heapq.merge(*(self._read(file) for file in self.files()), key=itemgetter(0))
+        return ((id_, event) for id_, event, _ in self.located())
 
-    def _read(self, file: Path) -> Iterator[tuple[str, Event]]:
+    def located(self) -> Iterator[tuple[str, Event, LinePlace]]:
+        """As `entries`, with the place of each."""
+        self.closed = []
+        yield from heapq.merge(*(self._read(file) for file in self.files()), key=_last)
+
+    def _read(self, file: Path) -> Iterator[tuple[str, Event, LinePlace]]:
         closed: dict[str, list[int]] = {}
-        for number, (line, end) in enumerate(lines_of(file), 1):
+        for number, (place, line, end) in enumerate(lines_at(file), 1):
             try:
-                yield line_format.read(line, self.keys, also_plain=self.also_plain)
+                yield *line_format.read(line, self.keys, also_plain=self.also_plain), place
             except line_format.Unreadable as e:
                 closed.setdefault(str(e), []).append(number)
             except ValueError as e:
-                if line.strip() and end:
+                if line.strip() and end and not is_going(line):
                     log.warning("%s:%d: %s", file, number, e)
         for reason, numbers in closed.items():
             text = f"{file}: {len(numbers)} dead letters can't be read, the first in line {numbers[0]}: {reason}"
@@ -78,3 +81,18 @@ class Store:
         """Removes dead letters; returns how many existed. Each file is replaced atomically, or not at all."""
         wanted = set(ids)
         return sum(take_out(file, wanted, line_format.id_of) for file in self.files()) if wanted else 0
+
+    def remove_at(self, found: Sequence[tuple[str, LinePlace]]) -> None:
+        """Removes the dead letters of these ids and places, durably, at a cost that does not grow with the files.
+        `compact` is to follow. Raises `OSError`."""
+        blank_out(found, line_format.id_of)
+
+    def compact(self) -> None:
+        """Gives back the room of what `remove_at` has removed. Raises `OSError`."""
+        for file in self.files():
+            compact(file)
+
+
+def _last(found: tuple[str, Event, LinePlace]) -> tuple[int, str]:
+    id_, event, _ = found
+    return line_format.last_ns(event), id_

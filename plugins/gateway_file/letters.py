@@ -16,18 +16,18 @@ from gateway_cloudevents import event_json
 
 from gateway_core.contract.event import Event
 
-from .line_file import lines_of, take_out
+from .line_file import LinePlace, lines_at, take_out
 
 _TRIGGER, _LAST = "tidegatetrigger", "tidegatelast"
 _MARK = b'"' + _TRIGGER.encode() + b'"'
 
 
-def letters(path: Path) -> Iterator[tuple[str, Event]]:
-    """All dead letters, in the order of the file; none if there is no file."""
+def letters(path: Path) -> Iterator[tuple[str, Event, LinePlace]]:
+    """All dead letters with their places, in the order of the file; none if there is no file."""
     with suppress(FileNotFoundError):
-        for line, end in lines_of(path):
+        for place, line, end in lines_at(path):
             if end and (found := letter(line)) is not None:
-                yield found
+                yield *found, place
 
 
 def letter(line: bytes) -> tuple[str, Event] | None:
@@ -43,12 +43,13 @@ def letter(line: bytes) -> tuple[str, Event] | None:
 
 def remove(path: Path, ids: Sequence[str]) -> int:
     """Removes dead letters; returns how many existed. The file is replaced atomically, or not at all."""
-
-    def id_of(line: bytes) -> str | None:
-        found = letter(line)
-        return None if found is None else found[0]
-
     return take_out(path, set(ids), id_of) if ids else 0
+
+
+def id_of(line: bytes) -> str | None:
+    """The id of a line, None if it is no dead letter."""
+    found = letter(line)
+    return None if found is None else found[0]
 
 
 def _id(line: bytes, event: Event) -> str:

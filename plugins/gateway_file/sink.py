@@ -15,6 +15,7 @@ from gateway_core.contract.interfaces import Outcome
 from gateway_core.contract.outcome import unwritable
 
 from . import letters
+from .line_file import LinePlace, blank_out, compact
 from .line_writer import FileTarget, LineWriter, Target
 
 
@@ -61,7 +62,20 @@ class FileSink(LineSink):
 
     def entries(self) -> Iterator[tuple[str, Event]]:
         """The dead letters among the events of the file."""
+        return ((id_, event) for id_, event, _ in self.located())
+
+    def located(self) -> Iterator[tuple[str, Event, LinePlace]]:
+        """As `entries`, with the place of each."""
         return letters.letters(self._path)
+
+    def remove_at(self, found: Sequence[tuple[str, LinePlace]]) -> None:
+        """Removes the dead letters of these ids and places, durably, at a cost that does not grow with the file.
+        `compact` is to follow. Raises `OSError`."""
+        blank_out(found, letters.id_of)
+
+    def compact(self) -> None:
+        """Gives back the room of what `remove_at` has removed. Raises `OSError`."""
+        compact(self._path)
 
     def remove(self, ids: Sequence[str]) -> int:
         """Removes dead letters; returns how many existed."""

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import sqlite3
 import time
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from anyio import to_thread
 
@@ -125,7 +126,12 @@ async def where_is(service: InspectContext, wanted: Wanted, owner: str, position
     gateway = service.gateway
     mine = states_of(gateway.built, owner, wanted.id, wanted.source, position)
     question = {"owner": owner, "id": wanted.id, "source": wanted.source, "position": position}
-    return merged([mine, *await gateway.peers.ask(service.name, question)])
+    found = merged([mine, *await gateway.peers.ask(service.name, question)])
+    files = _files(gateway)
+    for state in found.values():
+        if facts := state["given_up"]:
+            state["given_up"] = {**facts, "to": files.get(facts["to"], facts["to"])}
+    return found
 
 
 async def entry_of(
@@ -196,7 +202,9 @@ async def _given_up(service: InspectContext, owner: str, position: int) -> Mappi
     if not position or broker is None or not isinstance(broker.channel, TellsGivenUp):
         return {}
     try:
-        return await broker.channel.given_up(position)
+        files = _files(service.gateway)
+        found = await broker.channel.given_up(position)
+        return {name: replace(each, to=files.get(each.to, each.to)) for name, each in found.items()}
     except (StorageError, sqlite3.Error):  # it can't be read now
         return {}
 
@@ -257,6 +265,25 @@ def _stores(gateway: Gateway) -> Iterator[DeadLetterStore]:
     for sink in {sink.address: sink for sink in sinks}.values():
         if isinstance(sink, DeadLetterStore):
             yield sink
+
+
+def _files(gateway: Gateway) -> dict[str, str]:
+    """For each address of dead letters that is no file itself, since every worker writes one: those files."""
+    found = {}
+    for store in _stores(gateway):
+        address = getattr(store, "address", "")
+        if (
+            isinstance(store, _OfFiles)
+            and (files := [file.as_uri() for file in store.files()])
+            and address not in files
+        ):
+            found[address] = " or ".join(files)
+    return found
+
+
+@runtime_checkable
+class _OfFiles(Protocol):
+    def files(self) -> Sequence[Path]: ...
 
 
 def _dead_letter(dead_letters: list[Event]) -> dict[str, Any] | None:

@@ -137,6 +137,20 @@ def test_list_filters(tidegate, bury, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.spec("SAFE-242")
+def test_list_is_oldest_first_over_all_files(tidegate, bury, tmp_path: Path) -> None:
+    at = {n: f"2026-01-01T00:0{n}:00{'.5' * (n % 2)}Z" for n in range(6)}
+    bury(letter("1", tidegatelast=at[1]), letter("4", tidegatelast=at[4]))
+    bury(*(letter(str(n), trigger="own", tidegatelast=at[n]) for n in (0, 3, 5)), path=tmp_path / "own.jsonl")
+    default = tmp_path / "tidegate-data" / "dead-letter" / "default.jsonl"
+    default.rename(default.with_name("default~1.jsonl"))
+    bury(letter("2", tidegatelast=at[2]))  # by another worker
+    assert events(listed(tidegate)) == ["0", "1", "2", "3", "4", "5"]
+    text = tidegate("dlq", "list").out
+    assert [line.split()[-1] for line in text.splitlines() if "2026-" in line] == [at[n] for n in range(6)]
+
+
+@pytest.mark.slow
 def test_show_has_the_event_as_it_was(tidegate, bury) -> None:
     bury(letter("1"))
     (row,) = listed(tidegate)
@@ -145,6 +159,17 @@ def test_show_has_the_event_as_it_was(tidegate, bury) -> None:
     assert '"n": 1.0' in tidegate("dlq", "show", row["id"]).out
     missing = tidegate("dlq", "show", "nope")
     assert (missing.code, missing.err) == (1, "tidegate: there is no dead letter with the id nope\n")
+
+
+@pytest.mark.slow
+def test_the_id_of_an_event_is_told_from_that_of_its_dead_letter(tidegate, bury) -> None:
+    bury(letter("1"), letter("2"))
+    one = listed(tidegate)[0]["id"]
+    shown = tidegate("dlq", "show", "1")
+    end = f"; 1 is the id of an event: say {one}\n"
+    assert (shown.code, shown.err) == (1, f"tidegate: there is no dead letter with the id 1{end}")
+    ran = tidegate("dlq", "replay", "1", "nope", "--to", "http://127.0.0.1:1/")
+    assert (ran.code, ran.err) == (1, f"tidegate: no dead letter has the id 1, nope{end}")
 
 
 @pytest.mark.slow

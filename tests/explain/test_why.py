@@ -225,3 +225,20 @@ triggers:
         assert f'retried until <time datetime="{found["day"]["until"][:13]}' in pages["day"]
         assert "retried until" not in pages["number"]
         assert all("Longest wait" in page for page in pages.values())
+
+
+def test_with_workers_the_files_of_dead_letters_are_named_as_they_are(tmp_path: Path) -> None:
+    config = """
+brokers: {{default: {{ingress: [http: {{listen: "127.0.0.1:{port}"}}], delivery: {{retry: 0}}}}}}
+triggers: {{never: {{subscriber: "{url}never"}}}}
+"""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    with running(tmp_path, "--workers", "2", config=config, port=port) as gateway:
+        send(gateway.ingress(), "1")
+        files = [gateway.data_dir / "dead-letter" / f"default~{worker}.jsonl" for worker in (0, 1)]
+        gateway.wait_until(lambda: any(file.exists() and file.read_bytes() for file in files), what="the dead letter")
+        for file in files:
+            file.write_bytes(b"")
+        text = ways(why(gateway, "1"))["never"]["text"]
+        assert f"sent to {files[0].as_uri()} or {files[1].as_uri()}, after 1 attempt" in text

@@ -71,6 +71,7 @@ def routes(console: Console) -> list[Route]:
             "address": urlencode(asked),
             "snapshot": snapshot,
             "elsewhere": await overview.elsewhere(query),
+            "left_behind": overview.left,
             "found": found,
             "chart": _chart(found),
             "groups": [_group(console, request, group) for group in found.groups[:_MOST_GROUPS]],

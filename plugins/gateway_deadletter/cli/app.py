@@ -70,23 +70,32 @@ def import_(
     again: Annotated[
         bool, typer.Option("--again", help="Import also what was imported before, and replayed or removed since.")
     ] = False,
+    move: Annotated[
+        bool, typer.Option("--move", help="Take them out of the files, once they are safe in their new place.")
+    ] = False,
     config: Config = None,
     data_dir: DataDir = None,
     as_json: Json = False,
 ) -> None:
-    """Take over dead letters that a `file:` sink has written, so that they can be listed and replayed.
+    """Take over dead letters that a `file:` sink has written, or that an earlier config has left behind, so that they
+    can be listed and replayed.
 
-    The files stay as they are. What was imported before is not imported again, also if it was replayed or removed.
+    The files stay as they are, unless you say --move. What was imported before is not imported again, also if it was
+    replayed or removed.
     """
     from .dlq import Where
     from .importing import import_dead_letters
 
-    raise typer.Exit(import_dead_letters(Where(config, data_dir).stores(), files, broker, again=again, as_json=as_json))
+    stores = Where(config, data_dir).stores()
+    raise typer.Exit(import_dead_letters(stores, files, broker, again=again, move=move, as_json=as_json))
 
 
 @dlq.command()
 def replay(
-    ids: Annotated[list[str] | None, typer.Argument(metavar="ID", help="Ids, as shown by `dlq list`.")] = None,
+    ids: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="ID", help="Ids of dead letters, as `dlq list` shows them."),
+    ] = None,
     all_: Annotated[bool, typer.Option("--all", help="All dead letters that match the other options.")] = False,
     to: Annotated[
         str | None, typer.Option(help="Where to send them (default: each to the trigger that gave it up, alone).")

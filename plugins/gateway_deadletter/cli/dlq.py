@@ -74,9 +74,16 @@ class _Found:
     unknown: list[str] = field(default_factory=list)
     unreadable: list[str] = field(default_factory=list)
     elsewhere: list[dict[str, Any]] = field(default_factory=list)
+    left_behind: list[dict[str, Any]] = field(default_factory=list)
 
-    def told_elsewhere(self) -> Iterator[str]:
+    def not_listed(self) -> Iterator[str]:
         """What was given up and can't be listed."""
+        for left in self.left_behind:
+            letters = "1 dead letter" if left["count"] == 1 else f"{left['count']:,} dead letters"
+            yield (
+                f"{letters} in {one_line(left['file'])}, which belongs to nothing in this config:"
+                f" {one_line(left['command'], 2000)} takes them over"
+            )
         for gone in self.elsewhere:
             count, trigger, to = gone["count"], one_line(gone["trigger"]), one_line(gone["to"])
             events = "1 event" if count == 1 else f"{count:,} events"
@@ -91,20 +98,21 @@ def list_dead_letters(where: Where, query: Query, *, as_json: bool) -> int:
     """Lists all dead letters that match, one per row. Returns the exit code: a fault if there are none to list, but
     events that were given up."""
     found = asked(where, query) if where.asks else _read(where.stores(), query)
-    code = FAULT if found.elsewhere and not found.rows else OK
+    hidden = bool(found.elsewhere or found.left_behind)
+    code = FAULT if hidden and not found.rows else OK
     if as_json:
         common.print_json(found.rows)
-        for text in found.told_elsewhere():
+        for text in found.not_listed():
             print(f"not listed: {text}", file=sys.stderr)
         return code
     if found.rows:
         shown = [[one_line(row[name] or "", 60) for name in COLUMNS] for row in found.rows]
         tables.print_table("Dead letters", COLUMNS, shown)
     else:
-        print("no dead letters that can be read here" if found.elsewhere else "no dead letters")
+        print("no dead letters that can be read here" if hidden else "no dead letters")
         for missing in found.unknown:
             print(f"the config has no {missing}")
-    for text in found.told_elsewhere():
+    for text in found.not_listed():
         print(text)
     for other in found.unreadable:
         print(f"not readable from here: {one_line(other, 2000)}")
@@ -114,8 +122,10 @@ def list_dead_letters(where: Where, query: Query, *, as_json: bool) -> int:
 def _read(stores: Stores, query: Query) -> _Found:
     rows = [row(dead_letter) for dead_letter in stores.dead_letters(query)]
     gone = given_up_counts(stores.channels(SystemClock()))
-    elsewhere = [each for name, counts in gone for each in stores.elsewhere(name, counts, query)]
-    return _Found(rows, list(stores.unknown(query)), stores.unreadable, elsewhere)
+    left = stores.left_behind()
+    elsewhere = [each for name, counts in gone for each in stores.elsewhere(name, counts, query, left=left)]
+    told = [{"file": str(each.file), "count": each.count, "command": each.command} for each in left]
+    return _Found(rows, list(stores.unknown(query)), stores.unreadable, elsewhere, told)
 
 
 def asked(where: Where, query: Query) -> _Found:
@@ -129,6 +139,7 @@ def asked(where: Where, query: Query) -> _Found:
             found.rows += page["items"]
             found.unknown, found.unreadable = page["unknown"], page["unreadable"]
             found.elsewhere = page.get("elsewhere", [])  # an older gateway has none
+            found.left_behind = page.get("left_behind", [])
             if not page["more"]:
                 return found
     raise AssertionError

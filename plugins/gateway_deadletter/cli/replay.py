@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import httpx
 import typer
@@ -20,7 +20,7 @@ from gateway_core.cli.exit_codes import FAULT, OK
 from gateway_core.contract.options import HIDDEN
 from gateway_core.delivery.dead_letter import without_facts
 
-from ..dead_letters import DeadLetter, Query, Stores
+from ..dead_letters import DeadLetter, Query, Stores, of_events
 from ..replaying import Removals, was_event
 
 
@@ -59,7 +59,8 @@ def replay_dead_letters(stores: Stores, query: Query, plan: Replay) -> int:
     # read first, because replayed events may come back meanwhile
     dead_letters = list(stores.dead_letters(query))
     if missing := query.ids - {dead_letter.id for dead_letter in dead_letters}:
-        raise common.CommandError(f"no letter has the id {', '.join(sorted(missing))}")
+        known = ((found.id, found.fact("id")) for found in stores.dead_letters(replace(query, ids=frozenset())))
+        raise common.CommandError(f"no dead letter has the id {', '.join(sorted(missing))}{of_events(missing, known)}")
     targets = _targets(stores, dead_letters, plan)
     count = Count()
     if plan.dry_run:

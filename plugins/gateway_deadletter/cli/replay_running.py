@@ -15,7 +15,7 @@ from gateway_core.cli.exit_codes import FAULT, OK
 from gateway_core.contract.one_line import one_line
 from gateway_core.contract.outcome import Stage
 
-from ..dead_letters import Query
+from ..dead_letters import Query, of_events
 from .dlq import Where, asked
 
 _POLL_S, _SLOWEST_S = 0.05, 1.0
@@ -41,9 +41,11 @@ def replay_at_triggers(where: Where, query: Query, *, dry_run: bool, as_json: bo
 
 def _rows(where: Where, query: Query) -> list[dict[str, Any]]:
     """The rows of the selected dead letters. Raises `CommandError` if one of the ids is missing."""
-    rows = [row for row in asked(where, query).rows if not query.ids or row["id"] in query.ids]
+    all_ = asked(where, query).rows
+    rows = [row for row in all_ if not query.ids or row["id"] in query.ids]
     if missing := query.ids - {row["id"] for row in rows}:
-        raise common.CommandError(f"no letter has the id {', '.join(sorted(missing))}")
+        other = of_events(missing, ((row["id"], row["event_id"]) for row in all_))
+        raise common.CommandError(f"no dead letter has the id {', '.join(sorted(missing))}{other}")
     return rows
 
 

@@ -55,12 +55,12 @@ def orphans(
         list[str] | None,
         typer.Option("--remove", metavar="NAME", help="Remove the orphan of this name. Can be repeated."),
     ] = None,
-    everything: Annotated[bool, typer.Option("--remove-all", help="Remove all orphans.")] = False,
+    everything: Annotated[bool, typer.Option("--remove-all", help="Remove all orphans but dead letters.")] = False,
     yes: Annotated[bool, typer.Option("--yes", help="Remove without asking.")] = False,
     data_dir: DataDir = None,
     as_json: Json = False,
 ) -> None:
-    """List and remove what earlier configs left behind: sessions, consumers, groups, queues, logs and cursors.
+    """List and remove what earlier configs left behind: sessions, groups, queues, logs, cursors, dead letters.
 
     The config does not have them any more, but events may wait there, and servers may go on collecting more.
 

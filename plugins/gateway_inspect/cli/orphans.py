@@ -63,18 +63,24 @@ def orphans(
     names = ConfigNames(config, registry, settings.data_dir.absolute())
     found = names.left()
     if not remove and not everything:
-        _show(found, as_json=as_json)
+        _show(found, names, as_json=as_json)
         return OK
+    offers = names.offers
     chosen = [noted for noted in found if everything or noted.name.name in remove]
     if unknown := sorted(set(remove) - {noted.name.name for noted in found}):
         raise common.CommandError(f"no orphan has this name: {', '.join(unknown)}")
-    going = [noted for noted in chosen if not noted.used]
-    results: list[tuple[Noted, str]] = [
-        (noted, "the config that ran last has it: run or reload this config first") for noted in chosen if noted.used
-    ]
+    going, results = list[Noted](), list[tuple[Noted, str]]()
+    for noted in chosen:
+        offered = offers.get(noted.name.transport)
+        if noted.used:
+            results.append((noted, "the config that ran last has it: run or reload this config first"))
+        elif noted.name.name not in remove and offered is not None and offered.only_by_name:
+            rescue = names.rescue(noted.name)
+            results.append((noted, f"{rescue}; --remove {noted.name.name} removes them"))
+        else:
+            going.append(noted)
     if going and not yes and not _confirmed(going):
         raise common.CommandError("nothing was removed: it needs --yes, or your consent on a terminal")
-    offers = {offered.transport: offered for offered in registry.durable_names}
     for noted in going:
         reason = ""
         offered = offers.get(noted.name.transport)
@@ -104,15 +110,19 @@ def _confirmed(going: Sequence[Noted]) -> bool:
     return typer.confirm("Remove these, with all that waits in them?", err=True)
 
 
-def _show(found: Sequence[Noted], *, as_json: bool) -> None:
+def _show(found: Sequence[Noted], names: ConfigNames, *, as_json: bool) -> None:
     if as_json:
-        common.print_json({"orphans": [_entry(noted) for noted in found]})
+        rescues = [names.rescue(noted.name) for noted in found]
+        common.print_json({"orphans": [{**_entry(n), "rescue": r} for n, r in zip(found, rescues, strict=True)]})
         return
     if not found:
         print("no orphans")
         return
     rows = [(n.name.what, n.name.name, n.name.where, n.name.owner, _state(n)) for n in found]
     print("\n".join(aligned([("WHAT", "NAME", "WHERE", "OF", "STATE"), *rows])))
+    for noted in found:
+        if rescue := names.rescue(noted.name):
+            print(f"{noted.name.name}: {rescue}")
 
 
 def _entry(noted: Noted) -> dict[str, Any]:
