@@ -157,3 +157,22 @@ def test_a_query_starts_where_it_is_told_with_small_batches(queries: IcebergQuer
     queries.run(job)
     queries.run(job)
     assert queries.ids(job) == [7, 8, 9, 10]
+
+
+def test_the_owner_outlives_the_snapshots(queries: IcebergQueries) -> None:
+    old, new = (queries.job(name, format="iceberg") for name in ("old", "new"))
+    queries.send('{"n": 1}', '{"n": "bad"}', '{"n": 3}')
+    queries.run(old)
+    queries.session.ask("expire", old.table)
+    queries.send('{"n": 4}')
+    with pytest.raises(SparkFault, match=r"belongs to the query .* of trigger old"):
+        queries.run(new)
+    queries.run(old)
+    assert queries.ids(old) == [1, 3, 4]
+    queries.session.ask("expire", old.table)
+    queries.send('{"n": 5}')
+    queries.run(replace(new, adopt=True))
+    queries.send('{"n": "bad"}', '{"n": 7}')
+    queries.run(new)
+    assert queries.ids(new) == [1, 3, 4, 5, 7]
+    assert queries.ids(new, f"{new.table}_quarantine") == [2, 6]
