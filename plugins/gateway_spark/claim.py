@@ -129,7 +129,10 @@ class _Claiming:
         if found.query != self._query and found.query not in self._claim.before:
             raise belongs(place, found, self._me)
         extents = (each.extent(query) for query in found.chain)
-        first, end = next((extent for extent in extents if extent is not None), ({}, {}))
+        extent = next((extent for extent in extents if extent is not None), None)
+        if extent is None and found.query != self._query:  # Iceberg's snapshots expire
+            extent = {}, self._by_rows(place)
+        first, end = extent or ({}, {})
         if found.query != self._query:
             first, end = self._here(first, found), self._here(end, found)
             self._claim.floors[place] = end

@@ -30,18 +30,19 @@ bridges:
 
 
 class World:
-    """A gateway whose subscriber `late` is down until `up`."""
+    """A gateway whose subscribers at these paths are down until `up`."""
 
     gateway: GatewayProcess
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *down: str) -> None:
         self.up = False
+        self.down = down or ("/late",)
         self.folder = folder
-        self.subscriber = Subscriber(decide=lambda r: 202 if self.up or r.path != "/late" else 503)
+        self.subscriber = Subscriber(decide=lambda r: 202 if self.up or r.path not in self.down else 503)
 
     def got(self, path: str) -> list[str]:
         found = [r for r in self.subscriber.requests if r.path == path]
-        return sorted(r.headers["ce-id"] for r in found if self.up or path != "/late")
+        return sorted(r.headers["ce-id"] for r in found if self.up or path not in self.down)
 
     def letters(self) -> list[str]:
         rows = json.loads(tidegate("dlq", "list", "--json", "--data-dir", self.gateway.data_dir).stdout)

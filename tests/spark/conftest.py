@@ -58,7 +58,7 @@ class Log:
         """Commits these events together."""
         if shard not in self._open:
             self._open[shard] = open_shard(shard_file(self.folder, shard), "normal")
-            self._next[shard] = 1
+            self._next.setdefault(shard, 1)
         write = self._open[shard].execute
         write("BEGIN")
         for e in events:

@@ -8,18 +8,16 @@ import os
 import signal
 import subprocess
 import time
-import zipfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from gateway_java import java
 from gateway_spark.job import Job
-from gateway_spark.submit.wheel import write_wheel
 
 from tests.sdk.environments import pyspark
 from tests.spark.conftest import LIMIT_S, QUICK, Log
+from tests.spark.iceberg_environment import environment_with
 
 pytestmark = [pytest.mark.spec("CARD-03"), pytest.mark.timeout(900)]
 JSON = "application/json"
@@ -100,11 +98,7 @@ def written(file: Path) -> int:
 
 @pytest.fixture
 def environment(tmp_path: Path) -> dict[str, str]:
-    """For processes on that PySpark: they have of Tidegate what a cluster gets."""
-    installed = tmp_path / "installed"
-    with zipfile.ZipFile(write_wheel(tmp_path)) as wheel:
-        wheel.extractall(installed)
-    return {**os.environ, "PYTHONPATH": str(installed), "JAVA_HOME": str(java.find().home)}
+    return environment_with(tmp_path)
 
 
 @pytest.fixture

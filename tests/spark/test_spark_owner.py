@@ -4,76 +4,26 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from gateway_spark.batch import Batches
 from gateway_spark.errors import SparkFault
 from gateway_spark.job import Job
-from gateway_spark.query_run import writer
 from gateway_spark.tables import read
 from pyspark.errors import StreamingQueryException
 
-from gateway_core.contract.event import Event
 from tests.spark.conftest import Log
+from tests.spark.queries import LocalQueries, Queries
 
 pytestmark = [pytest.mark.spec("SAFE-85"), pytest.mark.timeout(600)]
 formats = pytest.mark.parametrize("format", ["parquet", "delta"])
 
 
-class Queries:
-    """Queries over a log, each until it has all that is there."""
-
-    def __init__(self, spark: Any, log: Log, folder: Path) -> None:
-        self.spark = spark
-        self.log = log
-        self.folder = folder
-        self._written = 0
-
-    def job(self, trigger: str, **options: Any) -> Job:
-        """A trigger's job with the default checkpoint, that starts with the oldest event."""
-        source = {"location": str(self.log.folder), "startingOffsets": '{"0": 1}', "maxEventsPerTrigger": "2"}
-        job = Job(
-            source,
-            str(self.folder / "table"),
-            str(self.folder / trigger / "checkpoint"),
-            str(self.folder / trigger),
-            name=trigger,
-            data_schema={"*": "n INT"},
-        )
-        return replace(job, **options)
-
-    def send(self, *data: str, type: str = "made") -> None:
-        for text in data:
-            self._written += 1
-            id = str(self._written)
-            attributes = {"specversion": "1.0", "id": id, "source": "/s", "type": type}
-            self.log.append(Event(attributes, text.encode(), json_data=True))
-
-    def run(self, job: Job, before: Callable[[], Any] = lambda: None) -> list[str]:
-        """What the query noted; `before` its first batch something may happen."""
-        self.spark._jvm.org.apache.spark.sql.delta.DeltaLog.clearCache()  # as after a restart
-        batches = Batches(job)
-        made = writer(self.spark, job, batches).trigger(processingTime="0 seconds")
-        before()
-        query = made.start()
-        try:
-            query.processAllAvailable()
-        finally:
-            query.stop()
-        return batches.notes
-
-    def ids(self, job: Job, location: str = "") -> list[int]:
-        rows = read(self.spark, job.format, location or job.table)
-        return sorted(int(r.id) for r in rows.select("id").collect())
-
-
 @pytest.fixture
 def queries(spark: Any, log: Log, tmp_path: Path) -> Queries:
-    return Queries(spark, log, tmp_path)
+    return LocalQueries(spark, log, tmp_path)
 
 
 @formats
@@ -117,6 +67,29 @@ def test_a_renamed_trigger_continues_its_table_only_if_told_and_has_each_event_o
     assert queries.run(new) == [], "what it has taken over, it keeps"
     assert queries.ids(old) == [1, 3, 4, 6, 8]
     assert queries.ids(old, refused) == [2, 5, 7]
+
+
+@formats
+def test_a_take_over_that_fails_before_its_first_batch_begins_again(queries: Queries, format: str) -> None:
+    old = queries.job("old", format=format, partition_by=["type"])
+    new = replace(queries.job("new", format=format, partition_by=["type"]), adopt=True)
+    queries.send('{"n": 1}', '{"n": 2}')
+    queries.run(old)
+    queries.send('{"n": 3}')
+    (place,) = Path(old.table).rglob("type=made")
+    aside = queries.folder / "aside"
+
+    def put_in_the_way() -> None:
+        shutil.move(place, aside)
+        place.write_text("in the way")
+
+    with pytest.raises(StreamingQueryException):
+        queries.run(new, put_in_the_way)
+    place.unlink()
+    shutil.move(aside, place)
+    queries.run(new)
+    queries.run(new)
+    assert queries.ids(new) == [1, 2, 3]
 
 
 @formats
@@ -177,9 +150,7 @@ def test_tables_by_type_are_taken_over_with_their_names_and_inferred_types(
         queries.run(new)
 
 
-def test_a_table_moves_with_its_log_and_takes_all_of_another_log(
-    queries: Queries, make_log: Callable[[Path], Log], tmp_path: Path
-) -> None:
+def test_a_table_moves_with_its_log_and_takes_all_of_another_log(queries: Queries, tmp_path: Path, spark: Any) -> None:
     from tests.spark.test_spark_log_went_back import append
 
     job = queries.job("one", format="delta", data_schema={})
@@ -189,7 +160,7 @@ def test_a_table_moves_with_its_log_and_takes_all_of_another_log(
         return replace(queries.job(trigger), options=options, format="delta", data_schema={}, adopt=True)
 
     def found() -> list[str]:
-        return sorted(r.id for r in read(queries.spark, "delta", job.table).select("id").collect())
+        return sorted(r.id for r in read(spark, "delta", job.table).select("id").collect())
 
     append(tmp_path / "first", "a1", "a2")
     queries.run(of(tmp_path / "first", "one"))
@@ -203,21 +174,12 @@ def test_a_table_moves_with_its_log_and_takes_all_of_another_log(
     assert found() == ["a1", "a2", "a3", "b1", "b2", "b3", "b4", "b5"]
 
 
-def forget(spark: Any, table: str, format: str) -> None:
-    """Makes a table as an earlier version left it."""
-    if format == "parquet":
-        Path(table, "_tidegate_batch").unlink()
-        Path(table, "._tidegate_batch.crc").unlink(missing_ok=True)
-    else:
-        spark.sql(f"ALTER TABLE delta.`{table}` UNSET TBLPROPERTIES ('tidegate.owner')")
-
-
 @formats
 def test_a_table_of_an_earlier_version_goes_on_with_its_query(queries: Queries, format: str) -> None:
     job = queries.job("one", format=format)
     queries.send('{"n": 1}', '{"n": "bad"}', '{"n": 3}')
     queries.run(job)
-    forget(queries.spark, job.table, format)
+    queries.forget(job)
     queries.send('{"n": 4}')
     other = queries.job("other", format=format)
     with pytest.raises(SparkFault, match=r"belongs to .*a new query of trigger other"):
@@ -225,7 +187,7 @@ def test_a_table_of_an_earlier_version_goes_on_with_its_query(queries: Queries, 
     assert "recorded no owner: it now belongs to trigger one" in queries.run(job)[0]
     assert queries.ids(job) == [1, 3, 4]
 
-    forget(queries.spark, job.table, format)
+    queries.forget(job)
     queries.send('{"n": 5}', '{"n": "bad"}')
     assert "it gets the events that its rows lack" in queries.run(replace(other, adopt=True))[0]
     queries.send('{"n": 7}')

@@ -193,12 +193,16 @@ class Spark41StreamReader(StreamReader):
     def __init__(self, reading: Reading) -> None:
         super().__init__(reading)
         self._at: Mapping[str, Any] = json.loads(reading.resume or "{}")
+        self._initial: dict[str, Any] | None = None
 
     def initialOffset(self) -> dict[str, Any]:
-        self._at = super().initialOffset()
-        return dict(self._at)
+        # Spark asks for it only after the end of the first batch
+        if self._initial is None:
+            self._initial = super().initialOffset()
+        return dict(self._initial)
 
     def latestOffset(self) -> dict[str, Any]:  # type: ignore[override]
+        self._at = self._at or self.initialOffset()
         limit = self.getDefaultReadLimit() if self._reading.resume else ReadAllAvailable()
         self._at = super().latestOffset(dict(self._at), limit)
         return dict(self._at)

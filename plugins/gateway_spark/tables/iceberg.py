@@ -27,7 +27,8 @@ operator's decision about a batch whose snapshot may have expired: `tidegate.bat
 `tidegate.lacks.ID` that it does not."""
 OWNER = "tidegate.owner"
 FIRST, END = "tidegate.first", "tidegate.end"
-"""In the summary of a snapshot: `Owner.text`, and the positions that the batch begins at and ends before, as JSON."""
+"""In the summary of a snapshot: `Owner.text`, and the positions that the batch begins at and ends before, as JSON. The
+owner is also a property of the table, which is there when the snapshots have expired."""
 _ANY = "write.spark.accept-any-schema"  # a batch may lack columns, and fields of structures
 PROPERTIES = {
     _ANY: "true",
@@ -50,6 +51,7 @@ class IcebergTable:
         self._last: int | None = None  # the query's last batch in the table, once it is known
         self._fits: Any = None  # the schema of rows that the table has columns for
         self._options: dict[str, str] = {}
+        self._kept = ""  # the text of the owner that is a property of the table
 
     def append(
         self, rows: DataFrame, batch: int, measures: Mapping[str, Column], mark: Mark | None = None
@@ -58,9 +60,10 @@ class IcebergTable:
         from pyspark.sql import Observation
 
         query = query_id(self._spark, self._job.checkpoint)
+        owner = mark.owner if mark else None
+        if owner is not None:  # for each batch: a query that another gateway started may have taken the table over
+            owner.check(self.owner(), self.location)
         if self._last is None:
-            if mark is not None and mark.owner is not None:
-                mark.owner.check(self.owner(), self.location)
             self._last = self._find(query, batch)
         if batch <= self._last:
             return None
@@ -72,6 +75,8 @@ class IcebergTable:
         marks = {f"snapshot-property.{QUERY}": query, f"snapshot-property.{BATCH}": str(batch)}
         self._last = None  # after a failure it is looked up again
         self._at.append(good, {**self._options, **marks, **_summary(mark)})
+        if owner is not None:
+            self._keep(owner)
         self._last = batch
         found = seen.get if measures else {}
         return {name: int(found.get(name) or 0) for name in measures}
@@ -83,32 +88,36 @@ class IcebergTable:
 
     def owner(self) -> Owner | None:
         """See `Table`."""
-        return next((owner_of(found[OWNER]) for found in self._summaries() if OWNER in found), None)
+        table = self._at.load()
+        for found in _summaries(table):
+            if OWNER in found:
+                return owner_of(found[OWNER])
+        return None if table is None else owner_of(table.properties().get(OWNER))
 
     def extent(self, query: str) -> Extent | None:
         """See `Table`."""
-        for found in self._summaries():
+        for found in _summaries(self._at.load()):
             if found.get(QUERY) == query and END in found:
                 return json.loads(found[FIRST]), json.loads(found[END])
         return None
 
     def writer(self, query: str, planned: int) -> str:
         """See `Table`."""
-        queries = [found[QUERY] for found in self._summaries() if QUERY in found]
+        queries = [found[QUERY] for found in _summaries(self._at.load()) if QUERY in found]
         return query if query in queries else next(iter(queries), "")
 
     def begin(self, query: str) -> None:
         """See `Table`. Nothing: batches have the query's id."""
 
-    def _summaries(self) -> Iterator[dict[str, str]]:
-        """What our snapshots say, the newest first."""
+    def _keep(self, owner: Owner) -> None:
+        """Makes the owner a property. It is none of the batch's commit: if that fails, the owner is the one before."""
+        text = owner.text()
+        if text == self._kept:
+            return
         table = self._at.load()
-        snapshot = None if table is None else table.currentSnapshot()
-        while snapshot is not None:
-            summary, parent = snapshot.summary(), snapshot.parentId()
-            named = {name: summary.get(name) for name in (QUERY, BATCH, OWNER, FIRST, END)}
-            yield {name: str(value) for name, value in named.items() if value is not None}
-            snapshot = None if parent is None else table.snapshot(parent)
+        if table.properties().get(OWNER) != text:
+            table.updateProperties().set(OWNER, text).commit()
+        self._kept = text
 
     def _find(self, query: str, batch: int) -> int:
         """The query's last batch in the table, or -1."""
@@ -178,6 +187,16 @@ def read(spark: SparkSession, location: str) -> DataFrame | None:
     """The rows of a table, or None if there is none."""
     at = IcebergLocation(spark, location)
     return None if at.load() is None else at.read()
+
+
+def _summaries(table: Any) -> Iterator[dict[str, str]]:
+    """What a table's snapshots say of our batches, the newest first."""
+    snapshot = None if table is None else table.currentSnapshot()
+    while snapshot is not None:
+        summary, parent = snapshot.summary(), snapshot.parentId()
+        named = {name: summary.get(name) for name in (QUERY, BATCH, OWNER, FIRST, END)}
+        yield {name: str(value) for name, value in named.items() if value is not None}
+        snapshot = None if parent is None else table.snapshot(parent)
 
 
 def _summary(mark: Mark | None) -> dict[str, str]:
