@@ -107,6 +107,13 @@ class Faults:
                 self.shortages.begin(PLACES[fault.amount])
                 self._lasting.append(fault)
                 self._until(fault, lambda: self._end_shortage(fault))
+            case "tls-hello":
+                world.hello(fault.amount)
+            case "tls-renew":
+                if world.certificates is None:
+                    return "nothing"
+                world.certificates.renew(abs(fault.amount), half=fault.amount < 0)
+                self._until(fault, lambda: self._whole(fault))
             case "kafka-move" | "kafka-evict" | "kafka-recreate":
                 if world.cluster.begin(fault):
                     return "nothing"
@@ -148,6 +155,11 @@ class Faults:
             self._lasting.remove(fault)
             self._look_at_disk()
             self._world.cluster.poke()
+
+    def _whole(self, fault: Fault) -> None:
+        """The key of a certificate has come."""
+        if fault.amount < 0 and self._world.certificates is not None:
+            self._world.certificates.renew(abs(fault.amount))
 
     def _end_shortage(self, fault: Fault) -> None:
         if fault in self._lasting:

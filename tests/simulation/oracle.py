@@ -16,6 +16,7 @@ from .promises import (  # noqa: F401 - they register
     ordering,
     reporting,
     resuming,
+    securing,
     waiting,
 )
 from .promises.registry import PROMISES

@@ -170,6 +170,8 @@ class Config:
     """What of it is on Kafka; None only if nothing is."""
     queues: Queues | None = None
     """What the broker fetches from queues; None if nothing."""
+    tls: bool = False
+    """Whether the listener and the servers speak TLS; the same in all configs of a plan."""
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -248,8 +250,9 @@ class Plan:
         """Draws a plan."""
         from .focus import focused
         from .queue_plan import queued
+        from .tls_plan import secured
 
-        return focused(seed) or queued(seed) or _drawn(seed)
+        return focused(seed) or queued(seed) or secured(seed) or _drawn(seed)
 
     def random(self, name: str) -> Random:
         """The generator of something that has this name."""

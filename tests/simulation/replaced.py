@@ -22,7 +22,7 @@ import uuid
 from collections.abc import Callable, Iterable, Iterator, MutableSet
 from contextlib import contextmanager, suppress
 from functools import partial
-from types import ModuleType, SimpleNamespace
+from types import FunctionType, ModuleType, SimpleNamespace
 from typing import Any, Protocol
 
 import anyio
@@ -138,6 +138,8 @@ OURS = ("gateway_", "aiokafka")
 """What the names of modules begin with that get other names."""
 
 _found: list[tuple[dict[str, Any], str, int]] = []
+_defaults: list[tuple[FunctionType, tuple[Any, ...]]] = []
+"""Functions that have one of the names as the default of a parameter, with their own defaults."""
 _seen: set[str] = set()
 _modules = 0
 
@@ -161,7 +163,18 @@ def look() -> None:
         _seen.add(name)
         space = vars(module)
         _found.extend((space, key, id(value)) for key, value in list(space.items()) if id(value) in wanted)
+        functions = [(function, function.__defaults__ or ()) for function in _functions(name, space)]
+        _defaults.extend((function, own) for function, own in functions if any(id(value) in wanted for value in own))
     _modules = len(sys.modules)
+
+
+def _functions(module: str, space: dict[str, Any]) -> Iterator[FunctionType]:
+    """Those of a module, and of its classes."""
+    for value in list(space.values()):
+        if isinstance(value, FunctionType) and value.__module__ == module:
+            yield value
+        elif isinstance(value, type) and value.__module__ == module:
+            yield from (method for method in vars(value).values() if isinstance(method, FunctionType))
 
 
 async def _run_sync(
@@ -224,6 +237,8 @@ def replaced(simulation: Simulation) -> Iterator[None]:
     names = _names(simulation)
     for space, key, original in _found:
         space[key] = names[original][1]
+    for function, own in _defaults:
+        function.__defaults__ = tuple(names[id(value)][1] if id(value) in names else value for value in own)
     ordered = [vars(importlib.import_module(name)) for name in ORDERED]
     for space in ordered:
         space["set"] = Ordered
@@ -238,6 +253,8 @@ def replaced(simulation: Simulation) -> Iterator[None]:
         os.open, os.close, os.urandom = before
         for space, key, original in _found:
             space[key] = names[original][0]
+        for function, own in _defaults:
+            function.__defaults__ = own
         for space in ordered:
             del space["set"]
         to_thread.run_sync = run_sync

@@ -25,6 +25,7 @@ from .history import (
     Arrived,
     Broken,
     Ended,
+    Greeted,
     Happened,
     Heard,
     History,
@@ -56,6 +57,7 @@ from .replaced import close_all, look, replaced
 from .scheduler import Scheduler
 from .senders import NONSENSE, PORT, Sender, Stranger
 from .servers import Server
+from .tls_wire import Certificates, hello
 
 EPOCH_S = 1_800_000_000
 MOST_STEPS = 3_000_000
@@ -142,6 +144,8 @@ class World:
         """Those that were read at a start."""
         self.data_dir = folder / "data"
         self.file = folder / "gateway.yaml"
+        secure = any(config.tls for config in plan.configs)
+        self.certificates = Certificates(folder / configs.TLS) if secure else None
         self.descriptors: dict[int, str] = {}
         self.disk = Disk(self.data_dir, plan.random("disk"))
 
@@ -335,13 +339,25 @@ class World:
         """A stranger sends nonsense."""
         self.dial(PORT, Stranger(self, NONSENSE[amount % len(NONSENSE)]), "stranger")
 
+    def hello(self, amount: int) -> None:
+        """A stranger begins a handshake."""
+        self.dial(PORT, Stranger(self, hello()[:amount], stays_s=30.0), "stranger")
+
+    def spoken(self, link: Endpoint) -> Endpoint:
+        """A sender's end, which speaks TLS if the listener does."""
+        since = self.scheduler.now
+        if self.certificates is None:
+            return link
+        return self.certificates.client(link, lambda shown: self.add(Greeted(self.scheduler.now, since, shown)))
+
     # -- the gateway's lives ------------------------------------------------------------------------------------------
 
     def write_config(self, number: int, text: str | None = None) -> None:
         """The config's file becomes this one."""
         self.config = number
         self.written.append(number)
-        self.file.write_text(text or configs.text(self.plan.configs[number]))
+        text = text or configs.text(self.plan.configs[number])
+        self.file.write_text(text.replace(f'"{configs.TLS}/', f'"{self._folder}/{configs.TLS}/'))
 
     def start(self) -> None:
         """A gateway starts on what the disk has."""
