@@ -12,6 +12,7 @@ from .disk import Rule
 from .history import SyncFailed
 from .plan import Fault
 from .shortages import PLACES, Shortages
+from .workers import Group
 
 if TYPE_CHECKING:
     from .world import World
@@ -107,6 +108,9 @@ class Faults:
                 self.shortages.begin(PLACES[fault.amount])
                 self._lasting.append(fault)
                 self._until(fault, lambda: self._end_shortage(fault))
+            case "worker-crash":
+                if not isinstance(gateway, Group) or not gateway.kill_worker(fault.amount):
+                    return "nothing"
             case "tls-hello":
                 world.hello(fault.amount)
             case "tls-renew":

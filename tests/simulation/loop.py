@@ -137,6 +137,10 @@ class Loop(asyncio.BaseEventLoop):
         tls = {name: value for name, value in options.items() if name.startswith("ssl") or name == "server_hostname"}
         return await self._machine.connect(self, protocol_factory, host, port, **tls)
 
+    async def create_unix_connection(self, protocol_factory: Any, path: Any = None, **options: Any) -> Any:  # type: ignore[override]
+        protocol = protocol_factory()
+        return options["sock"].opened(self, protocol), protocol
+
     async def connect_accepted_socket(self, protocol_factory: Any, sock: Any, **options: Any) -> Any:  # type: ignore[override]
         protocol = protocol_factory()
         if options.get("ssl") is not None:

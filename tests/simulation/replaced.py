@@ -93,7 +93,7 @@ def _names(simulation: Simulation) -> dict[int, Any]:
 PACKAGES = (
     "gateway_core", "gateway_log", "gateway_http", "gateway_serving", "gateway_access", "gateway_transport",
     "gateway_cloudevents", "gateway_basics", "gateway_cesql", "gateway_file", "gateway_deadletter", "gateway_audit",
-    "gateway_reload", "gateway_process", "gateway_mqtt", "gateway_nats",
+    "gateway_reload", "gateway_process", "gateway_workers", "gateway_mqtt", "gateway_nats",
 )  # fmt: skip
 """Their modules are imported before the first run: one that is imported later would have the real names."""
 
@@ -140,6 +140,8 @@ OURS = ("gateway_", "aiokafka")
 _found: list[tuple[dict[str, Any], str, int]] = []
 _defaults: list[tuple[FunctionType, tuple[Any, ...]]] = []
 """Functions that have one of the names as the default of a parameter, with their own defaults."""
+_owners: dict[int, threads.Threads | None] = {}
+"""The processes that have opened descriptors."""
 _seen: set[str] = set()
 _modules = 0
 
@@ -194,6 +196,7 @@ def _opening(descriptors: dict[int, str], opened: Any, closed: Any) -> tuple[Any
         descriptor: int = opened(path, flags, mode, **options)
         if sys._getframe(1).f_globals["__name__"].startswith("gateway_"):
             descriptors[descriptor] = os.path.realpath(path)
+            _owners[descriptor] = threads.Threads.current
         return descriptor
 
     def close(descriptor: int) -> None:
@@ -203,10 +206,11 @@ def _opening(descriptors: dict[int, str], opened: Any, closed: Any) -> tuple[Any
     return note, close
 
 
-def unlock_all(descriptors: dict[int, str]) -> None:
-    """The process that opened these is gone, and its locks with it. Its objects may still close them."""
+def unlock_all(descriptors: dict[int, str], owner: threads.Threads | None = None) -> None:
+    """The process that opened these is gone, and its locks with it. Its objects may still close them. With an `owner`,
+    only what this one of several processes has opened."""
     for descriptor, path in descriptors.items():
-        if _leads_to(descriptor, path):
+        if owner in (None, _owners.get(descriptor)) and _leads_to(descriptor, path):
             fcntl.flock(descriptor, fcntl.LOCK_UN)
 
 
