@@ -54,6 +54,14 @@ def test_another_worker_takes_over_what_is_fetched() -> None:
     assert not violations(made, history)
 
 
+@pytest.mark.spec("SIM-17")
+def test_a_reload_reaches_all_workers_though_the_first_one_is_killed_amid_it() -> None:
+    """Its successor reads the new config, and has nothing to reload."""
+    made = plan(Fault(5.0, "reload", amount=1), Fault(5.0001, "worker-crash"))
+    history = run(made)
+    assert not violations(made, history)
+
+
 def test_two_runs_of_a_plan_are_equal() -> None:
     found = next(found for seed in range(200) if (found := of_workers(seed)) is not None and len(found.faults) > 3)
     assert run(found).digest == run(found).digest
