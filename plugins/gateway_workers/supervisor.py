@@ -236,9 +236,7 @@ class Supervisor:
             case "failed" | "refused":
                 worker.said, worker.refused = str(note.value()), note.kind == "refused"
             case "reload":
-                for other in self._workers[1:]:
-                    if other.wire is not None:
-                        other.wire.say("reload")
+                self._reload_others()
 
     def _at(self, number: int) -> Worker | None:
         return self._workers[number] if 0 < number < len(self._workers) else None
@@ -249,6 +247,9 @@ class Supervisor:
         if worker is not first and first.wire is not None:
             first.wire.say("joined", worker=worker.number)
         self._hand_over()
+        if worker is first and self._ever and self._settings.reload != "off":
+            # it has read the files anew; the one before may have ended before it told the others of a change
+            self._reload_others()
         if worker is first and not self._ever:
             for other in self._workers[1:]:
                 self._tasks.start_soon(self._keep, other)
@@ -281,6 +282,11 @@ class Supervisor:
                 if self._ever:
                     log.info("worker %d runs the sources that run in one worker only", worker.number)
                 return
+
+    def _reload_others(self) -> None:
+        for other in self._workers[1:]:
+            if other.wire is not None:
+                other.wire.say("reload")
 
     def _reload_first(self) -> None:
         wire = self._workers[0].wire

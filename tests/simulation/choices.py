@@ -128,9 +128,21 @@ KINDS: dict[str, Kind] = {
     "queue-vanish": Kind("no answer to anything on the network, not even to a connection", QUEUE),
     "queue-cut": Kind("cuts its connections", QUEUE),
     "queue-consumer": Kind("an administrator deletes the NATS consumers", QUEUE),
+    # -- several workers (`worker_plan.py`)
+    "worker-crash": Kind("kill -9 of the `amount`-th worker alone"),
+    # -- TLS (`tls_plan.py`)
+    "tls-silent": Kind("never answers a handshake", SERVER),
+    "tls-handshake": Kind("cuts a connection behind `amount` bytes of the handshake; an odd number resets it", SERVER),
+    "tls-cut": Kind("ends connections without the word that they end (close_notify)", SERVER),
+    "tls-hello": Kind("a stranger sends `amount` bytes of a handshake, and then nothing more"),
+    "tls-renew": Kind(
+        "the listener gets its `amount`-th certificate; a negative one gets its key only after `seconds`"
+    ),
 }
 IN_FOCUS = frozenset({"hang", "mixed", "short", "memory", "sync-once", "disk-lies"})
-DRAWN_APART = IN_FOCUS | {"authenticator"} | {name for name in KINDS if name.startswith(("kafka-", "queue-"))}
+DRAWN_APART = (
+    IN_FOCUS | {"authenticator"} | {name for name in KINDS if name.startswith(("kafka-", "queue-", "tls-", "worker-"))}
+)
 """Kinds that came later. They are drawn by themselves, so that the plan of a seed has what it had before."""
 
 

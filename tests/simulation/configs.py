@@ -10,6 +10,8 @@ from .plan import Bridge, Config, Filter, Kafka, Policy, Queues, Trigger
 
 LISTEN = "127.0.0.1:8080"
 KAFKA = {"bootstrap": "127.0.0.1:9092"}
+TLS = "tls"
+"""The folder of certificates."""
 STREAM = "events"
 """The NATS stream."""
 BROKEN = "brokers: {default: {ingress: 7}}\ntriggers: {none: {}}\n"
@@ -43,7 +45,21 @@ def text(config: Config) -> str:
     }
     if config.observer:
         whole["observers"] = [{"simulated": {}}]
-    return json.dumps(whole)
+    return json.dumps(_with_tls(whole) if config.tls else whole)
+
+
+def _with_tls(value: Any) -> Any:
+    """The same with TLS at the listener, and at every server over HTTP; its files are beside the config."""
+    if isinstance(value, list):
+        return [_with_tls(item) for item in value]
+    if not isinstance(value, dict):
+        return value
+    made = {name: _with_tls(item) for name, item in value.items()}
+    if "listen" in made:
+        made["tls"] = {"cert_file": f"{TLS}/listener.pem", "key_file": f"{TLS}/listener.key"}
+    if str(made.get("url", "")).startswith("http:"):
+        made |= {"url": made["url"].replace("http:", "https:"), "tls": {"ca_file": f"{TLS}/authority.pem"}}
+    return made
 
 
 def _trigger(trigger: Trigger, kafka: Kafka) -> dict[str, Any]:

@@ -84,6 +84,10 @@ class Disk:
         self.stopped = False
         self.watches_reads = False
         self.on_stop: Callable[[], None] | None = None
+        self.owner: Callable[[], object] = lambda: None
+        """The process that runs now, where there are several."""
+        self.dead: set[object] = set()
+        """Those that are dead, while others go on."""
         self._random = random
         self._lock = threading.RLock()
         self._stop_at = 0
@@ -185,7 +189,7 @@ class Disk:
         """Something is about to change. Raises `Refusal`."""
         name = path[len(self.root) :]
         with self._lock:
-            if self.stopped:
+            if self.stopped or (self.dead and self.owner() in self.dead):
                 raise Refusal(errno.EIO)
             self.steps += 1
             if self.steps == self._stop_at:
@@ -295,9 +299,10 @@ class _SqliteFile:
         self._inode = inode
         self._journal = journal
         self._failures = inode.failures  # that this open file knows of
+        self.owner = disk.owner()
 
     def _alive(self) -> None:
-        if self._names is not self._disk.names:
+        if self._names is not self._disk.names or self.owner in self._disk.dead:
             raise Refusal(errno.EIO)
 
     def reading(self) -> None:

@@ -12,6 +12,7 @@ from .disk import Rule
 from .history import SyncFailed
 from .plan import Fault
 from .shortages import PLACES, Shortages
+from .workers import Group
 
 if TYPE_CHECKING:
     from .world import World
@@ -107,6 +108,16 @@ class Faults:
                 self.shortages.begin(PLACES[fault.amount])
                 self._lasting.append(fault)
                 self._until(fault, lambda: self._end_shortage(fault))
+            case "worker-crash":
+                if not isinstance(gateway, Group) or not gateway.kill_worker(fault.amount):
+                    return "nothing"
+            case "tls-hello":
+                world.hello(fault.amount)
+            case "tls-renew":
+                if world.certificates is None:
+                    return "nothing"
+                world.certificates.renew(abs(fault.amount), half=fault.amount < 0)
+                self._until(fault, lambda: self._whole(fault))
             case "kafka-move" | "kafka-evict" | "kafka-recreate":
                 if world.cluster.begin(fault):
                     return "nothing"
@@ -148,6 +159,11 @@ class Faults:
             self._lasting.remove(fault)
             self._look_at_disk()
             self._world.cluster.poke()
+
+    def _whole(self, fault: Fault) -> None:
+        """The key of a certificate has come."""
+        if fault.amount < 0 and self._world.certificates is not None:
+            self._world.certificates.renew(abs(fault.amount))
 
     def _end_shortage(self, fault: Fault) -> None:
         if fault in self._lasting:

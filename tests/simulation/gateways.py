@@ -203,7 +203,7 @@ class Process:
         disk, scheduler = self._world.disk, self._world.scheduler
 
         def stopped() -> None:
-            self.loop.dead = True
+            self.die()
             scheduler.at(scheduler.now, lambda: crashed() if self._world.gateway is self else None)
 
         disk.on_stop = stopped
@@ -211,6 +211,10 @@ class Process:
             disk.stop_at(disk.steps + steps)
         else:
             disk.stop()
+
+    def die(self) -> None:
+        """None of its code runs any more."""
+        self.loop.dead = True
 
     # -- its end ----------------------------------------------------------------------------------------------------
 

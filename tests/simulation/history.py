@@ -109,6 +109,22 @@ class Refused(Record):
 
 
 @dataclass(frozen=True)
+class Greeted(Record):
+    """The listener showed a sender this certificate (`Fault.amount` of `tls-renew`; 0 at first), on a connection that
+    began at `since`."""
+
+    since: float
+    certificate: int
+
+
+@dataclass(frozen=True)
+class Lingered(Record):
+    """The gateway has left a connection open whose handshake began at `since`, and went no further."""
+
+    since: float
+
+
+@dataclass(frozen=True)
 class Letter(Record):
     """A dead letter in the gateway's own file, as read at the end of the run: `place` is the broker's or trigger's name
     in the file; `attributes` are those of the event and of its failure; the order is that of the file."""

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from .scheduler import Scheduler
 from .threads import Threads
+from .transports import secured
 
 if TYPE_CHECKING:
     from .transports import Machine
@@ -133,10 +134,18 @@ class Loop(asyncio.BaseEventLoop):
         return [(sockets.AF_INET, sockets.SOCK_STREAM, 6, "", (host, port))]
 
     async def create_connection(self, protocol_factory: Any, host: Any = None, port: Any = None, **options: Any) -> Any:  # type: ignore[override]
-        return await self._machine.connect(self, protocol_factory, host, port)
+        tls = {name: value for name, value in options.items() if name.startswith("ssl") or name == "server_hostname"}
+        return await self._machine.connect(self, protocol_factory, host, port, **tls)
+
+    async def create_unix_connection(self, protocol_factory: Any, path: Any = None, **options: Any) -> Any:  # type: ignore[override]
+        protocol = protocol_factory()
+        return options["sock"].opened(self, protocol), protocol
 
     async def connect_accepted_socket(self, protocol_factory: Any, sock: Any, **options: Any) -> Any:  # type: ignore[override]
-        return sock.opened(self, protocol_factory())
+        protocol = protocol_factory()
+        if options.get("ssl") is not None:
+            return await secured(self, sock, protocol, server_side=True, **options), protocol
+        return sock.opened(self, protocol), protocol
 
     async def shutdown_default_executor(self, timeout: Any = None) -> None:
         return

@@ -16,12 +16,20 @@ from .promises import (  # noqa: F401 - they register
     ordering,
     reporting,
     resuming,
+    securing,
     waiting,
 )
 from .promises.registry import PROMISES
 
 MOST = 20
 """How many violations of one promise are reported."""
+
+OF_WORKERS = frozenset((
+    "every-accepted-event-is-settled", "a-batch-is-whole", "what-was-refused-does-not-appear",
+    "only-those-who-want-it-get-it", "events-stay-as-they-are", "answers-are-those-of-the-table",
+    "the-gateway-comes-to-rest", "nothing-breaks", "the-gateway-starts",
+))  # fmt: skip
+"""The promises that several workers are judged by: the others count, or order, what one process does."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +49,10 @@ def violations(plan: Plan, history: History) -> list[Violation]:
     """All that the run broke, in order of time."""
     facts = Facts(plan, history)
     found = []
+    several = any(config.workers > 1 for config in plan.configs)
     for promise in PROMISES.values():
+        if several and promise.name not in OF_WORKERS:
+            continue
         for count, (at, what) in enumerate(promise.check(facts)):
             if count == MOST:
                 break

@@ -170,6 +170,10 @@ class Config:
     """What of it is on Kafka; None only if nothing is."""
     queues: Queues | None = None
     """What the broker fetches from queues; None if nothing."""
+    tls: bool = False
+    """Whether the listener and the servers speak TLS; the same in all configs of a plan."""
+    workers: int = 1
+    """How many workers there are; the same in all configs of a plan."""
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -248,8 +252,11 @@ class Plan:
         """Draws a plan."""
         from .focus import focused
         from .queue_plan import queued
+        from .reload_plan import reloading
+        from .tls_plan import secured
+        from .worker_plan import of_workers
 
-        return focused(seed) or queued(seed) or _drawn(seed)
+        return focused(seed) or queued(seed) or secured(seed) or reloading(seed) or of_workers(seed) or _drawn(seed)
 
     def random(self, name: str) -> Random:
         """The generator of something that has this name."""

@@ -22,7 +22,7 @@ import uuid
 from collections.abc import Callable, Iterable, Iterator, MutableSet
 from contextlib import contextmanager, suppress
 from functools import partial
-from types import ModuleType, SimpleNamespace
+from types import FunctionType, ModuleType, SimpleNamespace
 from typing import Any, Protocol
 
 import anyio
@@ -93,7 +93,7 @@ def _names(simulation: Simulation) -> dict[int, Any]:
 PACKAGES = (
     "gateway_core", "gateway_log", "gateway_http", "gateway_serving", "gateway_access", "gateway_transport",
     "gateway_cloudevents", "gateway_basics", "gateway_cesql", "gateway_file", "gateway_deadletter", "gateway_audit",
-    "gateway_reload", "gateway_process", "gateway_mqtt", "gateway_nats",
+    "gateway_reload", "gateway_process", "gateway_workers", "gateway_mqtt", "gateway_nats",
 )  # fmt: skip
 """Their modules are imported before the first run: one that is imported later would have the real names."""
 
@@ -138,6 +138,10 @@ OURS = ("gateway_", "aiokafka")
 """What the names of modules begin with that get other names."""
 
 _found: list[tuple[dict[str, Any], str, int]] = []
+_defaults: list[tuple[FunctionType, tuple[Any, ...]]] = []
+"""Functions that have one of the names as the default of a parameter, with their own defaults."""
+_owners: dict[int, threads.Threads | None] = {}
+"""The processes that have opened descriptors."""
 _seen: set[str] = set()
 _modules = 0
 
@@ -161,7 +165,18 @@ def look() -> None:
         _seen.add(name)
         space = vars(module)
         _found.extend((space, key, id(value)) for key, value in list(space.items()) if id(value) in wanted)
+        functions = [(function, function.__defaults__ or ()) for function in _functions(name, space)]
+        _defaults.extend((function, own) for function, own in functions if any(id(value) in wanted for value in own))
     _modules = len(sys.modules)
+
+
+def _functions(module: str, space: dict[str, Any]) -> Iterator[FunctionType]:
+    """Those of a module, and of its classes."""
+    for value in list(space.values()):
+        if isinstance(value, FunctionType) and value.__module__ == module:
+            yield value
+        elif isinstance(value, type) and value.__module__ == module:
+            yield from (method for method in vars(value).values() if isinstance(method, FunctionType))
 
 
 async def _run_sync(
@@ -181,6 +196,7 @@ def _opening(descriptors: dict[int, str], opened: Any, closed: Any) -> tuple[Any
         descriptor: int = opened(path, flags, mode, **options)
         if sys._getframe(1).f_globals["__name__"].startswith("gateway_"):
             descriptors[descriptor] = os.path.realpath(path)
+            _owners[descriptor] = threads.Threads.current
         return descriptor
 
     def close(descriptor: int) -> None:
@@ -190,10 +206,11 @@ def _opening(descriptors: dict[int, str], opened: Any, closed: Any) -> tuple[Any
     return note, close
 
 
-def unlock_all(descriptors: dict[int, str]) -> None:
-    """The process that opened these is gone, and its locks with it. Its objects may still close them."""
+def unlock_all(descriptors: dict[int, str], owner: threads.Threads | None = None) -> None:
+    """The process that opened these is gone, and its locks with it. Its objects may still close them. With an `owner`,
+    only what this one of several processes has opened."""
     for descriptor, path in descriptors.items():
-        if _leads_to(descriptor, path):
+        if owner in (None, _owners.get(descriptor)) and _leads_to(descriptor, path):
             fcntl.flock(descriptor, fcntl.LOCK_UN)
 
 
@@ -224,6 +241,8 @@ def replaced(simulation: Simulation) -> Iterator[None]:
     names = _names(simulation)
     for space, key, original in _found:
         space[key] = names[original][1]
+    for function, own in _defaults:
+        function.__defaults__ = tuple(names[id(value)][1] if id(value) in names else value for value in own)
     ordered = [vars(importlib.import_module(name)) for name in ORDERED]
     for space in ordered:
         space["set"] = Ordered
@@ -238,6 +257,8 @@ def replaced(simulation: Simulation) -> Iterator[None]:
         os.open, os.close, os.urandom = before
         for space, key, original in _found:
             space[key] = names[original][0]
+        for function, own in _defaults:
+            function.__defaults__ = own
         for space in ordered:
             del space["set"]
         to_thread.run_sync = run_sync

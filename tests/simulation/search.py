@@ -130,10 +130,10 @@ class Hunt:
         return f"{self.name:45} {found:32} {', '.join(self.promises)}"
 
 
-def hunted(name: str, *, first: int, seeds: int, jobs: int = 1, cpu_s: float = 600.0) -> Hunt:
-    """Searches for a planted bug until a run breaks a promise, or this much CPU is used up."""
+def hunted(name: str, *, first: int, seeds: int, jobs: int = 1, cpu_s: float = 600.0, having: str = "") -> Hunt:
+    """Searches for a planted bug until a run breaks a promise, or this much CPU is used; `having`: see `searched`."""
     hunt = Hunt(name, None, 0, 0.0, [])
-    with closing(searched(first, seeds, jobs, name)) as results:
+    with closing(searched(first, seeds, jobs, name, having)) as results:
         for result in results:
             hunt.seeds += 1
             hunt.cpu_s += result["cpu_s"]
@@ -154,12 +154,12 @@ def record(hunt: Hunt, file: Path) -> None:
     file.write_text("\n\n[".join([text.rstrip("\n"), *(found[name] for name in sorted(found))]) + "\n")
 
 
-def hunt_all(names: list[str], *, first: int, seeds: int, jobs: int, cpu_s: float, into: Path | None = None) -> int:
+def hunt_all(names: list[str], *, into: Path | None = None, **hunting: Any) -> int:
     """Hunts planted bugs, one after another, and prints how long each took. Returns how many were not found."""
     hunts: list[Hunt] = []
     try:
         for name in names:
-            hunts.append(hunted(name, first=first, seeds=seeds, jobs=jobs, cpu_s=cpu_s))
+            hunts.append(hunted(name, **hunting))
             print(hunts[-1], flush=True)
             if into is not None and hunts[-1].seed is not None:
                 record(hunts[-1], into)
@@ -199,7 +199,13 @@ def main(arguments: list[str]) -> int:
         from .planting import bugs
 
         names = list(bugs()) if given.planted == "all" else given.planted.split(",")
-        hunting = {"first": given.first, "seeds": given.seeds, "jobs": given.jobs, "cpu_s": given.cpu}
+        hunting = {
+            "first": given.first,
+            "seeds": given.seeds,
+            "jobs": given.jobs,
+            "cpu_s": given.cpu,
+            "having": given.having,
+        }
         return 1 if hunt_all(names, **hunting, into=given.record) else 0
     totals = search(given.first, given.seeds, given.jobs, most=given.most, having=given.having)
     print(totals)

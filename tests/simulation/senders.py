@@ -7,7 +7,7 @@ from collections import deque
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
-from .history import Answered, Sent
+from .history import Answered, Lingered, Sent
 from .network import Connection
 from .plan import Event, Fault, Send
 from .scheduler import Later
@@ -90,7 +90,7 @@ class Sender:
                 self._write()
             else:
                 self._link = Link(self)
-                self._world.dial(PORT, self._link, f"sender {self._number}")
+                self._world.dial(PORT, self._world.spoken(self._link), f"sender {self._number}")
 
     def _write(self) -> None:
         assert self._now is not None
@@ -209,11 +209,12 @@ class Link:
 
 
 class Stranger:
-    """Sends nonsense, and leaves when the gateway does, or after a while."""
+    """Sends nonsense, and leaves when the gateway does, or after `stays_s`."""
 
-    def __init__(self, world: World, data: bytes) -> None:
+    def __init__(self, world: World, data: bytes, stays_s: float = 5.0) -> None:
         self._world = world
         self._data = data
+        self._stays_s = stays_s
         self._over = False
         self._connection: Connection | None = None
 
@@ -221,13 +222,18 @@ class Stranger:
         """See `network.Endpoint`."""
         self._connection = connection
         connection.send(self._data)
-        self._world.scheduler.after(5.0, self._leave)
+        self._world.scheduler.after(self._stays_s, self._tired, self._world.scheduler.now)
 
     def received(self, data: bytes) -> None:
         """See `network.Endpoint`."""
 
     def ended(self, how: str) -> None:
         """See `network.Endpoint`."""
+        self._leave()
+
+    def _tired(self, since: float) -> None:
+        if not self._over and self._stays_s > 5.0:
+            self._world.add(Lingered(self._world.scheduler.now, since))
         self._leave()
 
     def _leave(self) -> None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from zlib import crc32
 
 from .history import Arrived, Heard, Partial, Refused, Replied
-from .network import END, Connection
+from .network import END, Connection, Endpoint
 from .plan import Fault
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ class Server:
         """The numbers of events that get no answer."""
         self._count = 0
 
-    def accept(self) -> Session | str:
+    def accept(self) -> Endpoint | str:
         """See `network.Host`."""
         now = self.world.scheduler.now
         for kind in ("vanish", "refuse"):
@@ -55,7 +55,8 @@ class Server:
         self._count += 1
         session = Session(self, self._count - 1)
         self.connections.append(session)
-        return session
+        certificates = self.world.certificates
+        return session if certificates is None else certificates.server(session, self.faults)
 
     def begin(self, fault: Fault) -> None:
         """A fault of this server begins."""

@@ -82,6 +82,9 @@ class Refusal(OSError):
 class WatchedFile(Protocol):
     """What is told of one open file. Each of these may raise `Refusal`, before anything has happened."""
 
+    owner: object
+    """The process that has opened it."""
+
     def reading(self) -> None: ...
     def writing(self, offset: int, data: bytes) -> None: ...
     def wrote(self, offset: int, data: bytes) -> None:
@@ -259,10 +262,11 @@ class Shim:
             if open_file.watcher is watcher:
                 open_file.use(open_file.table.reads if watcher.watches_reads else open_file.table.watched)
 
-    def kill(self, watcher: Watcher) -> None:
-        """The process that has these files open is dead: whatever it still does to them fails."""
+    def kill(self, watcher: Watcher, owner: object = None) -> None:
+        """The process that has these files open is dead: whatever it still does to them fails. With an `owner`, those
+        that it has opened."""
         for open_file in self._open.values():
-            if open_file.watcher is watcher:
+            if open_file.watcher is watcher and owner in (None, open_file.file.owner):
                 open_file.use(open_file.table.dead)
 
     def leave(self) -> None:

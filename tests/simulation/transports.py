@@ -6,6 +6,7 @@ import asyncio
 import errno
 import select as real_select
 import socket as real_socket
+from asyncio.sslproto import SSLProtocol
 from collections import deque
 from collections.abc import Callable
 from types import SimpleNamespace
@@ -92,7 +93,7 @@ class Transport(asyncio.Transport):
                 size += len(self._inbox[0])
                 parts.append(self._inbox.popleft())
             self._connection.reads(size)
-            self._protocol.data_received(b"".join(parts) if len(parts) > 1 else parts[0])
+            self._deliver(b"".join(parts) if len(parts) > 1 else parts[0])
             self._look()
         elif self._end == RESET:
             self._lose(ConnectionResetError(errno.ECONNRESET, "Connection reset by peer"))
@@ -100,6 +101,18 @@ class Transport(asyncio.Transport):
             self._paused = True  # nothing more can come, except a reset, which a write finds
             if not self._protocol.eof_received():
                 self.close()
+
+    def _deliver(self, data: bytes) -> None:
+        if not isinstance(self._protocol, asyncio.BufferedProtocol):
+            self._protocol.data_received(data)
+            return
+        left = memoryview(data)
+        while left and not self._closed:  # TLS: it has a buffer of its own
+            buffer = memoryview(self._protocol.get_buffer(len(left)))
+            size = min(len(left), len(buffer))
+            buffer[:size] = left[:size]
+            left = left[size:]
+            self._protocol.buffer_updated(size)
 
     # -- asyncio.Transport ------------------------------------------------------------------------------------------
 
@@ -138,6 +151,10 @@ class Transport(asyncio.Transport):
     def abort(self) -> None:
         self._buffer.clear()
         self._lose(None)
+
+    def _force_close(self, error: Exception | None) -> None:
+        self._buffer.clear()
+        self._lose(error)
 
     def _lose(self, error: Exception | None) -> None:
         self._closing = True
@@ -210,6 +227,19 @@ class Transport(asyncio.Transport):
         """As of a socket."""
         self._connection.down.send(data)
         return len(data)
+
+
+async def secured(loop: Any, transport: Transport, protocol: Any, ssl: Any, **options: Any) -> Any:
+    """The transport of a connection with TLS, once the handshake is done. Raises what asyncio's would."""
+    waiter = loop.create_future()
+    tls: Any = SSLProtocol(loop, protocol, ssl, waiter, **options)
+    transport.opened(loop, tls)
+    try:
+        await waiter
+    except BaseException:
+        transport.close()
+        raise
+    return tls._app_transport
 
 
 class Listening:
@@ -354,7 +384,7 @@ class Machine:
     def _addresses(self, host: Any, port: Any, *more: Any, **options: Any) -> list[Any]:
         return [(real_socket.AF_INET, real_socket.SOCK_STREAM, 6, "", (host or "0.0.0.0", port))]
 
-    async def connect(self, loop: Any, factory: Any, host: str, port: int) -> tuple[Transport, Any]:
+    async def connect(self, loop: Any, factory: Any, host: str, port: int, **tls: Any) -> tuple[Any, Any]:
         """See `AbstractEventLoop.create_connection`."""
         if self.short():
             raise OSError(errno.EMFILE, "Too many open files")
@@ -383,6 +413,8 @@ class Machine:
         self.network.open(host, opened)
         transport = await future
         protocol = factory()
+        if tls.get("ssl") is not None:
+            return await secured(loop, transport, protocol, **tls), protocol
         transport.opened(loop, protocol)
         made = loop.create_future()
         loop.call_soon(lambda: None if made.cancelled() else made.set_result(None))

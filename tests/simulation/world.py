@@ -25,6 +25,7 @@ from .history import (
     Arrived,
     Broken,
     Ended,
+    Greeted,
     Happened,
     Heard,
     History,
@@ -56,6 +57,9 @@ from .replaced import close_all, look, replaced
 from .scheduler import Scheduler
 from .senders import NONSENSE, PORT, Sender, Stranger
 from .servers import Server
+from .threads import Threads
+from .tls_wire import Certificates, hello
+from .workers import Front, Group, several
 
 EPOCH_S = 1_800_000_000
 MOST_STEPS = 3_000_000
@@ -92,6 +96,7 @@ def run(plan: Plan, folder: Path | None = None) -> History:
             connected(world.cluster),
             streaming(world),
             captured(world.logged, where),
+            several(world),
         ):
             plugins.playing = world
             try:
@@ -142,20 +147,30 @@ class World:
         """Those that were read at a start."""
         self.data_dir = folder / "data"
         self.file = folder / "gateway.yaml"
+        secure = any(config.tls for config in plan.configs)
+        self.certificates = Certificates(folder / configs.TLS) if secure else None
         self.descriptors: dict[int, str] = {}
         self.disk = Disk(self.data_dir, plan.random("disk"))
+        self.disk.owner = lambda: Threads.current
+        self.dials = plan.random("dials")
 
     # -- the simulated machine ----------------------------------------------------------------------------------------
 
     @property
     def socket(self) -> Any:
         """See `replaced.Simulation`."""
-        return _Delegate(lambda: self.gateway and self.gateway.machine.socket)
+        return _Delegate(lambda: (machine := self._own_machine()) and machine.socket)
 
     @property
     def select(self) -> Any:
         """See `replaced.Simulation`."""
-        return _Delegate(lambda: self.gateway and self.gateway.machine.select)
+        return _Delegate(lambda: (machine := self._own_machine()) and machine.select)
+
+    def _own_machine(self) -> Any:
+        """The network of the process that runs now."""
+        if isinstance(self.gateway, Group) and (one := self.gateway.current) is not None:
+            return one.machine
+        return self.gateway and self.gateway.machine
 
     def monotonic(self) -> float:
         """See `replaced.Simulation`."""
@@ -305,6 +320,8 @@ class World:
         """A connection to the gateway."""
         if self.gateway is None:
             self.scheduler.after(self.plan.network.latency_s, endpoint.ended, "refuse")
+        elif isinstance(self.gateway, Group):
+            Front(self.gateway, self.dials).dial(port, endpoint, name)
         else:
             self.gateway.machine.dial(port, endpoint, name)
 
@@ -335,13 +352,25 @@ class World:
         """A stranger sends nonsense."""
         self.dial(PORT, Stranger(self, NONSENSE[amount % len(NONSENSE)]), "stranger")
 
+    def hello(self, amount: int) -> None:
+        """A stranger begins a handshake."""
+        self.dial(PORT, Stranger(self, hello()[:amount], stays_s=30.0), "stranger")
+
+    def spoken(self, link: Endpoint) -> Endpoint:
+        """A sender's end, which speaks TLS if the listener does."""
+        since = self.scheduler.now
+        if self.certificates is None:
+            return link
+        return self.certificates.client(link, lambda shown: self.add(Greeted(self.scheduler.now, since, shown)))
+
     # -- the gateway's lives ------------------------------------------------------------------------------------------
 
     def write_config(self, number: int, text: str | None = None) -> None:
         """The config's file becomes this one."""
         self.config = number
         self.written.append(number)
-        self.file.write_text(text or configs.text(self.plan.configs[number]))
+        text = text or configs.text(self.plan.configs[number])
+        self.file.write_text(text.replace(f'"{configs.TLS}/', f'"{self._folder}/{configs.TLS}/'))
 
     def start(self) -> None:
         """A gateway starts on what the disk has."""
@@ -353,7 +382,8 @@ class World:
             self.paused.clear()
             self.add(Paused(self.scheduler.now, ()))
         self.add(Starting(self.scheduler.now, self.generation, self.config))
-        self.gateway = Process(self, self.generation)
+        workers = self.plan.configs[self.config].workers
+        self.gateway = Group(self, self.generation) if workers > 1 else Process(self, self.generation)
         self.gateway.begin()
 
     def started(self, process: Process) -> None:

@@ -39,6 +39,8 @@ def the_gateway_starts(facts: Facts) -> Found:
             continue  # it says clearly what is damaged, and what to do
         if "Kafka" in failed.error and channel_troubled(facts):
             continue
+        if "signal 9" in failed.error and facts.faults(("worker-crash",), failed.at - 5, failed.at):
+            continue  # the first worker was killed before it had started for the first time
         full = "the disk seems to be full: free some space" in failed.error
         if full and not any(life.begin < failed.at for life in facts.lives.values()):
             continue  # the first start has no reserve yet
