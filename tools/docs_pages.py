@@ -49,7 +49,7 @@ from gateway_core.contract.config_extension import (
     DocumentOrigin,
     TriggerDocuments,
 )
-from gateway_core.runtime.settings import Settings
+from gateway_core.contract.settings import Settings
 
 EXTENSIONS = (
     ConfigSection,

@@ -14,7 +14,7 @@ import typer
 from ..contract.errors import TidegateError
 
 if TYPE_CHECKING:
-    from ..runtime.settings import Settings
+    from ..contract.settings import Settings
 
 DEFAULT_CONFIG = Path("tidegate.yaml")
 
@@ -39,7 +39,7 @@ def settings(**flags: Any) -> Settings:
     from pydantic import ValidationError
 
     from ..config.explain import explain
-    from ..runtime.settings import Settings
+    from ..contract.settings import Settings
 
     given = {name: value for name, value in flags.items() if value is not None}
     try:

@@ -22,7 +22,7 @@ from .model import GatewayConfig
 from .shared_names import sharing
 
 if TYPE_CHECKING:
-    from ..runtime.settings import Settings
+    from ..contract.settings import Settings
 
 _T = TypeVar("_T")
 _HOOKS: dict[str, Kind] = {

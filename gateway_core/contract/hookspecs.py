@@ -18,7 +18,6 @@ import pluggy
 
 if TYPE_CHECKING:
     from ..config.model import GatewayConfig
-    from ..runtime.settings import Settings
     from .component import BuildContext, Command, Component, SourceRef, Transport
     from .config_extension import ConfigFinding, ConfigSection, DocumentKind
     from .durable import DurableNames
@@ -26,6 +25,7 @@ if TYPE_CHECKING:
     from .interfaces import Admission
     from .runners import Runner
     from .services import Service
+    from .settings import Settings
 
 PROJECT = "tidegate"
 hookspec = pluggy.HookspecMarker(PROJECT)

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from ..contract.capabilities import GivenUp
 from ..contract.clock import Clock
-from ..contract.event import Event
+from ..contract.event import Event, id_of
 from ..contract.interfaces import Outcome, Sink
 from ..contract.one_line import one_line
 
@@ -39,12 +39,6 @@ class Failure(NamedTuple):
     attempt: int
     code: int | None
     reason: str
-
-
-def id_of(event: Event) -> str | None:
-    """The event's id; CloudEvents 0.1 calls it `eventID`."""
-    attributes = event.attributes
-    return attributes.get("id") or attributes.get("eventID")
 
 
 class Failures:

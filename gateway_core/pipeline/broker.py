@@ -10,11 +10,11 @@ from anyio.abc import TaskGroup
 from ..contract.capabilities import Faulty
 from ..contract.condition import Condition
 from ..contract.event import Event
+from ..contract.filter_guard import FilterGuard
 from ..contract.interfaces import Accepted, Channel, Filter, Observer, ReaderFeed, ReadingSink, Sink, Source
 from ..contract.status import ChannelStatus, TriggerStatus
 from ..delivery import Subscription
 from ..delivery.dead_letter import DeadLetterWriter
-from .guards import FilterGuard
 from .infos import delivery_facts, lag_of, reader_state, source_errors
 from .intake import BoundSource, Counted
 from .metering import Meter

@@ -8,23 +8,24 @@ from typing import Any
 
 from ..config.model import BridgeConfig, DeliveryConfig, GatewayConfig, TriggerConfig
 from ..config.registry import Registry
+from ..contract import filters
 from ..contract.capabilities import Gathering, LimitingInFlight, pulls
 from ..contract.clock import Clock
 from ..contract.component import BuildContext, ComponentRef, SourceRef
 from ..contract.config_node import Place, dotted
+from ..contract.filter_guard import FilterGuard
 from ..contract.interfaces import Admission, Filter, ReadingSink, Sink
+from ..contract.settings import Settings
 from ..delivery import Budget, Subscription, deliveries
 from ..delivery.dead_letter import DeadLetterWriter
 from ..delivery.deliveries import OrderKeyOf
-from ..pipeline import filters
 from ..pipeline.bridge import Bridge, Bridged
 from ..pipeline.broker import Broker, ReadingTrigger, Trigger
-from ..pipeline.guards import FilterGuard, GuardedObserver
+from ..pipeline.guards import GuardedObserver
 from ..pipeline.intake import BoundSource, SwitchableIntake
 from ..pipeline.metering import Meter
 from ..pipeline.tracing import Tracing
 from .durable_names import ConfigNames
-from .settings import Settings
 
 
 @dataclass(slots=True)

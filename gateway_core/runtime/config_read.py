@@ -15,7 +15,7 @@ from ..config.model import GatewayConfig
 from ..config.registry import Registry
 from ..contract.config_node import Node, Place
 from ..contract.errors import Fault
-from .settings import Settings
+from ..contract.settings import Settings
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,13 +15,14 @@ from anyio.abc import TaskGroup
 
 from ..contract.capabilities import Fetched, Joined, TakingOver, pulls
 from ..contract.interfaces import Sink
+from ..contract.tasks import quietly
 from ..delivery import Subscription
 from ..delivery.subscription import NO_FEED
 from ..pipeline.bridge import Bridged
 from ..pipeline.broker import Broker, ReadingTrigger, Trigger
 from ..pipeline.intake import BoundSource
 from .build import Built
-from .component_tasks import STOP_S, component_tasks, plugin_of, quietly, started
+from .component_tasks import STOP_S, component_tasks, plugin_of, started
 from .role import Role
 
 

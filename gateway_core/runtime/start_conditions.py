@@ -15,8 +15,8 @@ from ..config.model import GatewayConfig
 from ..config.registry import Registry
 from ..contract.clock import SystemClock
 from ..contract.errors import ConfigError, Fault, StartError
+from ..contract.settings import Settings
 from .build import Builder
-from .settings import Settings
 
 
 def of_settings(settings: Settings, registry: Registry) -> list[Fault]:

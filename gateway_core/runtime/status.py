@@ -10,10 +10,10 @@ from ..config.model import TriggerConfig
 from ..contract.capabilities import Faulty
 from ..contract.condition import Condition
 from ..contract.config_node import Place
-from ..contract.status import BridgeStatus, BrokerStatus, TriggerStatus
+from ..contract.status import BridgeStatus, BrokerStatus, TriggerStatus, channel_state
 from ..pipeline.bridge import Bridged
 from ..pipeline.broker import Broker
-from ..pipeline.infos import addresses, channel_state, delivery_facts, source_errors, source_states
+from ..pipeline.infos import addresses, delivery_facts, source_errors, source_states
 
 
 def broker_status(broker: Broker) -> BrokerStatus:

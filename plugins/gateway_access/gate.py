@@ -21,7 +21,7 @@ from gateway_core.contract.event import Event, Message
 from gateway_core.contract.identity import ANONYMOUS, Identity
 from gateway_core.contract.interfaces import Accepted
 from gateway_core.contract.normal_form import without_names
-from gateway_core.runtime.component_tasks import must_pass
+from gateway_core.contract.tasks import must_pass
 
 from .authenticator import Authenticator, Forbidden, Presented, Recognizing, Reporting, Unauthenticated
 from .config import AccessConfig

@@ -14,8 +14,8 @@ import anyio.lowlevel
 
 from gateway_core.contract.clock import Clock
 from gateway_core.contract.condition import Condition
+from gateway_core.contract.status import channel_state
 from gateway_core.pipeline.broker import ReadingTrigger
-from gateway_core.pipeline.infos import channel_state
 from gateway_core.runtime.status import bridge_condition, orphan_condition, start_failure
 
 from . import policies

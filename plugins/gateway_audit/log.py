@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any, Literal
 from weakref import WeakMethod, WeakValueDictionary
 
+from gateway_core.contract.clock import rfc3339
 from gateway_core.contract.one_line import one_line
-from gateway_core.delivery.dead_letter import rfc3339
 
 from .denials import SUMMARY_S, Denials
 from .files import LineFile, audit_file

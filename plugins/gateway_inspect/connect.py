@@ -15,7 +15,7 @@ from gateway_transport.config_refs import component_refs
 from gateway_core.config.model import GatewayConfig
 from gateway_core.contract.capabilities import Addressed, Connecting, HasPath, Listening
 from gateway_core.contract.errors import Probe
-from gateway_core.runtime.settings import Settings
+from gateway_core.contract.settings import Settings
 
 TIMEOUT_S = 5.0
 _PORTS = {"http": 80, "https": 443}

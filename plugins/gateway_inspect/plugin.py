@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     from gateway_core.config.model import GatewayConfig
     from gateway_core.contract.errors import Probe
     from gateway_core.contract.services import RunningService, Service
+    from gateway_core.contract.settings import Settings
     from gateway_core.runtime.gateway import Gateway
-    from gateway_core.runtime.settings import Settings
 
 _CHECK = "Check a config, and the files of keys and certificates that it names; exit code 1 if there are faults."
 _ORPHANS = "List and remove what earlier configs left behind: sessions, consumers, groups, queues, logs and cursors."

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 from anyio import to_thread
 
 from gateway_core.contract.capabilities import DeadLetterStore, GivenUp, Searchable, TellsGivenUp
+from gateway_core.contract.clock import rfc3339
+from gateway_core.contract.dead_letter_facts import without_facts
 from gateway_core.contract.errors import StorageError
-from gateway_core.contract.event import Event, split_position
-from gateway_core.delivery.dead_letter import rfc3339, without_facts
-from gateway_core.delivery.failures import id_of
+from gateway_core.contract.event import Event, id_of, split_position
 
 from .browse import browse
 from .context import InspectContext

@@ -60,7 +60,7 @@ def earlier(config: GatewayConfig, data_dir: Path) -> Iterator[DurableName]:
 
 def remove(name: DurableName, config: GatewayConfig, data_dir: Path) -> None:
     """See `DurableNames`: deletes a folder with all its events, or a cursor, while no gateway runs."""
-    from gateway_core.runtime.folder import DataFolder
+    from gateway_core.contract.data_folder import DataFolder
 
     held = DataFolder(data_dir)
     try:

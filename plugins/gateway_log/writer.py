@@ -13,10 +13,10 @@ from functools import partial
 from queue import Empty, SimpleQueue
 from typing import Any
 
+from gateway_core.contract.component_errors import text_of_error
 from gateway_core.contract.errors import StorageError
 from gateway_core.contract.event import Event
 from gateway_core.contract.interfaces import Accepted
-from gateway_core.pipeline.guards import text_of_error
 
 from .cursor import CursorChanges
 from .disk_reserve import RETRY_AFTER_S, DiskReserve, SyncFailed, is_full, sync_failed

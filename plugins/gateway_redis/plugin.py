@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from gateway_core.contract.config_extension import ConfigFinding
     from gateway_core.contract.durable import DurableNames
     from gateway_core.contract.errors import Probe
-    from gateway_core.runtime.settings import Settings
+    from gateway_core.contract.settings import Settings
 
     from .config import RedisSinkConfig, RedisSourceConfig
 

@@ -28,8 +28,8 @@ from gateway_core.contract.event import Event, Message
 from gateway_core.contract.hookspecs import hookimpl
 from gateway_core.contract.identity import Identity
 from gateway_core.contract.interfaces import Accepted, Admission
+from gateway_core.contract.settings import Settings
 from gateway_core.runtime.gateway import Gateway
-from gateway_core.runtime.settings import Settings
 from tests.auth.rig import ingress
 from tests.in_process import started
 

@@ -25,9 +25,9 @@ from gateway_core.contract.errors import Refused
 from gateway_core.contract.event import Message
 from gateway_core.contract.hookspecs import hookimpl
 from gateway_core.contract.identity import ANONYMOUS, Identity
+from gateway_core.contract.settings import Settings
 from gateway_core.contract.status import GatewayStatus
 from gateway_core.runtime.gateway import Gateway
-from gateway_core.runtime.settings import Settings
 from tests.in_process import started
 from tests.metrics.scrape import faults, parsed
 from tests.twins import twins

@@ -23,7 +23,7 @@ from gateway_core.cli.lazy import PluginCommand
 from gateway_core.config.registry import Registry
 from gateway_core.contract.component import Command
 from gateway_core.contract.errors import StartError
-from gateway_core.runtime.settings import Settings
+from gateway_core.contract.settings import Settings
 
 
 def test_version(tidegate) -> None:

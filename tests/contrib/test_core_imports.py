@@ -99,6 +99,30 @@ def test_the_core_knows_no_transport_and_no_component_by_name() -> None:
     assert wrong == {}
 
 
+def test_the_contract_imports_nothing_else_of_the_core() -> None:
+    """Only for types may it name what is not (yet) in the contract."""
+    wrong = {}
+    for file in sorted((CORE / "contract").rglob("*.py")):
+        tree = ast.parse(file.read_text(encoding="utf-8"))
+        inside = len(file.relative_to(CORE).parts)
+        typed = {id(n) for block in ast.walk(tree) if _for_types(block) for n in ast.walk(block)}
+        found = [ast.unparse(n) for n in ast.walk(tree) if id(n) not in typed and _outside(n, inside)]
+        wrong |= {file.name: found} if found else {}
+    assert wrong == {}
+
+
+def _for_types(node: ast.AST) -> bool:
+    return isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"
+
+
+def _outside(node: ast.AST, inside: int) -> bool:
+    """Whether this imports from a part of the core that is not the contract; `inside`: levels that stay in it."""
+    if isinstance(node, ast.ImportFrom):
+        far = node.level >= inside or (not node.level and (node.module or "").partition(".")[0] == "gateway_core")
+        return far and not (node.module or "").startswith("gateway_core.contract")
+    return isinstance(node, ast.Import) and any(a.name.startswith("gateway_core") for a in node.names)
+
+
 LIBRARIES = {"gateway_java", "gateway_serving", "gateway_terminal", "gateway_testing", "gateway_transport"}
 """Offer no components: Java, HTTP servers with limits, tables of commands, doubles for tests, help for transports."""
 

@@ -17,8 +17,8 @@ from gateway_testing import GatewayProcess
 
 from gateway_core.config.model import GatewayConfig
 from gateway_core.config.registry import Registry
+from gateway_core.contract.settings import Settings
 from gateway_core.runtime.gateway import Gateway
-from gateway_core.runtime.settings import Settings
 from tests.admin_routes import all_routes
 
 CONFIG = """

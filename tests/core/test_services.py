@@ -20,9 +20,9 @@ from gateway_core.config.registry import Registry
 from gateway_core.contract.errors import StartError
 from gateway_core.contract.hookspecs import hookimpl
 from gateway_core.contract.services import GatewayView, RunningService, Service
+from gateway_core.contract.settings import Settings
 from gateway_core.runtime.gateway import Gateway
 from gateway_core.runtime.role import Role
-from gateway_core.runtime.settings import Settings
 
 pytestmark = pytest.mark.anyio
 

@@ -19,8 +19,8 @@ from gateway_core.config.registry import Registry
 from gateway_core.contract.errors import Refused, StorageError
 from gateway_core.contract.event import Event
 from gateway_core.contract.interfaces import Accepted
+from gateway_core.contract.settings import Settings
 from gateway_core.runtime.gateway import Gateway
-from gateway_core.runtime.settings import Settings
 
 pytestmark = [pytest.mark.anyio, pytest.mark.spec("CO-41")]
 

@@ -23,8 +23,8 @@ from gateway_core.contract.config_node import Place
 from gateway_core.contract.event import Event
 from gateway_core.contract.hookspecs import hookimpl
 from gateway_core.contract.interfaces import Intake
+from gateway_core.contract.settings import Settings
 from gateway_core.runtime.gateway import Gateway
-from gateway_core.runtime.settings import Settings
 from tests.in_process import started
 
 

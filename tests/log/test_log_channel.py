@@ -18,7 +18,7 @@ from gateway_log.reader import LogReader, open_read_only, shard_file
 
 from gateway_core.contract.errors import Overloaded, Refused, StartError
 from gateway_core.contract.event import Event, position_of, split_position
-from gateway_core.pipeline.filters import attributes_filter, match_all
+from gateway_core.contract.filters import attributes_filter, match_all
 
 pytestmark = pytest.mark.anyio
 

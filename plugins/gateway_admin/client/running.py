@@ -26,7 +26,7 @@ from ..tokens import read_token
 from . import logins
 
 if TYPE_CHECKING:
-    from gateway_core.runtime.settings import Settings
+    from gateway_core.contract.settings import Settings
 
 UNAUTHORIZED = (
     "{url} requires a token, or does not take this one: set TIDEGATE_ADMIN_TOKEN or TIDEGATE_ADMIN_TOKEN_FILE, or log "

@@ -17,8 +17,8 @@ from gateway_http.cli.tls_files import Files, tls_of
 
 from gateway_core.cli import common
 from gateway_core.cli.exit_codes import FAULT, OK
+from gateway_core.contract.dead_letter_facts import without_facts
 from gateway_core.contract.options import HIDDEN
-from gateway_core.delivery.dead_letter import without_facts
 
 from ..dead_letters import DeadLetter, Query, Stores
 from ..replaying import Removals, was_event

@@ -21,8 +21,8 @@ from gateway_core.config.registry import Registry
 from gateway_core.config.sources import gather
 from gateway_core.contract.config_node import Place
 from gateway_core.contract.errors import ConfigError, Fault, Probe, StartError
+from gateway_core.contract.settings import Settings
 from gateway_core.runtime import start_conditions
-from gateway_core.runtime.settings import Settings
 
 from . import secrets_list
 from .orphans import with_applied

@@ -20,8 +20,8 @@ from gateway_core.config.sources import gather
 from gateway_core.contract.durable import Noted
 from gateway_core.contract.errors import ConfigError, Fault, StartError
 from gateway_core.contract.one_line import one_line
+from gateway_core.contract.settings import Settings
 from gateway_core.runtime.durable_names import ConfigNames, orphaning
-from gateway_core.runtime.settings import Settings
 
 
 def with_applied(paths: Sequence[Path], registry: Registry, settings: Settings) -> tuple[list[Fault], Sequence[Fault]]:

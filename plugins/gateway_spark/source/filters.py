@@ -12,9 +12,9 @@ from gateway_core.config.registry import Registry
 from gateway_core.contract.clock import SystemClock
 from gateway_core.contract.component import BuildContext, FilterRef
 from gateway_core.contract.event import Event, text_of
+from gateway_core.contract.filter_guard import FilterGuard
+from gateway_core.contract.filters import all_of
 from gateway_core.contract.normal_form import normal_attributes
-from gateway_core.pipeline.filters import all_of
-from gateway_core.pipeline.guards import FilterGuard
 
 from .schema import JSON_DATA, Row
 

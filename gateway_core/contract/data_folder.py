@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import errno
 import fcntl
-import logging
 import os
 from pathlib import Path
 
-from ..contract.errors import StartError
-from ..contract.files import private_folder
-
-log = logging.getLogger("tidegate")
+from .errors import StartError
+from .files import private_folder
 
 _HELD = (errno.EWOULDBLOCK, errno.EACCES)
 
