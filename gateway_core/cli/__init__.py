@@ -69,7 +69,7 @@ def _explain(error: Exception) -> int:
     from ..contract.options import redacted
 
     if isinstance(error, ConfigError):
-        from ..config.faults import render
+        from ..contract.faults import render
         from .common import colours
 
         print(render(error.faults, colours(sys.stderr)), end="", file=sys.stderr)

@@ -38,7 +38,7 @@ def settings(**flags: Any) -> Settings:
     """The process's settings: flags that were given win over the environment."""
     from pydantic import ValidationError
 
-    from ..config.explain import explain
+    from ..contract.model_errors import explain
     from ..contract.settings import Settings
 
     given = {name: value for name, value in flags.items() if value is not None}

@@ -9,13 +9,12 @@ from pathlib import Path
 from typing import Any
 from weakref import proxy
 
-from ..contract.config_node import Node, Place
+from ..contract.config_model import NAME_REMEDY, EntryConfig, GatewayConfig, SecretConfig, is_name
+from ..contract.config_node import Node, Place, locate, written
 from ..contract.errors import ConfigError, Fault
-from .faults import near
-from .interpolate import Secrets
-from .model import NAME_REMEDY, EntryConfig, GatewayConfig, SecretConfig, is_name
+from ..contract.faults import near
+from ..contract.interpolation import Secrets
 from .registry import Registry
-from .report import locate, written
 from .resolve import Resolver
 from .sections import Section, sections
 from .sources import Sources, gather

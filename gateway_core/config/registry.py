@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any, TypeVar, get_args
 
 from ..contract.component import BuildContext, Command, Component, ComponentRef, Kind, SourceRef
 from ..contract.config_extension import ConfigFinding, ConfigSection, DocumentKind
+from ..contract.config_model import GatewayConfig
 from ..contract.durable import DurableNames
 from ..contract.errors import Fault, MissingExtra, Probe, StartError
+from ..contract.faults import near
 from ..contract.interfaces import Admission, Clause, Filter
 from ..contract.runners import Runner
 from ..contract.services import Service
-from .faults import near
 from .installed import GROUP, Plugins, loaded
-from .model import GatewayConfig
 from .shared_names import sharing
 
 if TYPE_CHECKING:

@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING
 import pluggy
 
 if TYPE_CHECKING:
-    from ..config.model import GatewayConfig
     from .component import BuildContext, Command, Component, SourceRef, Transport
     from .config_extension import ConfigFinding, ConfigSection, DocumentKind
+    from .config_model import GatewayConfig
     from .durable import DurableNames
     from .errors import Fault, Probe
     from .interfaces import Admission

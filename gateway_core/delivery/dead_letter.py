@@ -6,16 +6,16 @@ import logging
 import random
 from collections.abc import Callable
 
-from ..config.model import DeliveryConfig
+from ..contract import backoff
 from ..contract.clock import Clock, Timer
 from ..contract.component_errors import text_of_error
+from ..contract.config_model import DeliveryConfig
 from ..contract.dead_letter_facts import with_facts
 from ..contract.event import Event
 from ..contract.interfaces import Accepted, Observer, Outcome, Sink
 from ..contract.one_line import one_line
 from ..contract.outcome import Stage
 from ..pipeline.guards import checked
-from . import backoff
 from .deliveries import GRACE_S, Delivery, of_partition
 
 log = logging.getLogger("tidegate.delivery")

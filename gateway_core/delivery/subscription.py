@@ -15,17 +15,18 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from ..config.model import DeliveryConfig
+from ..contract import backoff
 from ..contract.capabilities import GivenUp, KeepsGivenUp
 from ..contract.clock import Clock
 from ..contract.component_errors import text_of_error
+from ..contract.config_model import DeliveryConfig
 from ..contract.errors import Refused
 from ..contract.event import Event
 from ..contract.filter_guard import FilterGuard
 from ..contract.interfaces import Accepted, Feed, Observer, Outcome, Send, Sink
 from ..contract.one_line import one_line
 from ..contract.outcome import Stage
-from . import backoff, reply
+from . import reply
 from .dead_letter import WAITS, DeadLetterWriter
 from .deliveries import ALWAYS_HELD, MOST_HELD, UNTIMED, Attempts, Budget, Delivery, DeliveryQueue, OrderKeyOf
 from .failures import Failures

@@ -6,12 +6,12 @@ from copy import copy
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from ..config.model import BridgeConfig, DeliveryConfig, GatewayConfig, TriggerConfig
 from ..config.registry import Registry
 from ..contract import filters
 from ..contract.capabilities import Gathering, LimitingInFlight, pulls
 from ..contract.clock import Clock
 from ..contract.component import BuildContext, ComponentRef, SourceRef
+from ..contract.config_model import BridgeConfig, DeliveryConfig, GatewayConfig, TriggerConfig
 from ..contract.config_node import Place, dotted
 from ..contract.filter_guard import FilterGuard
 from ..contract.interfaces import Admission, Filter, ReadingSink, Sink

@@ -14,9 +14,10 @@ import anyio
 from anyio.abc import TaskGroup
 
 from .. import __version__
-from ..config.model import GatewayConfig
 from ..config.registry import Registry
 from ..contract.clock import Clock, SystemClock
+from ..contract.condition import start_failure
+from ..contract.config_model import GatewayConfig
 from ..contract.config_node import Place
 from ..contract.data_folder import DataFolder
 from ..contract.errors import ConfigError, StartError, TidegateError
@@ -32,7 +33,7 @@ from .component_tasks import started as start_of
 from .config_read import ConfigRead, Reloader
 from .parts import Parts
 from .role import Role
-from .status import bridge_status, broker_status, orphan_status, start_failure, takes_events, with_failure
+from .status import bridge_status, broker_status, orphan_status, takes_events, with_failure
 
 log = logging.getLogger("tidegate")
 Task = Callable[[], Coroutine[Any, Any, None]]

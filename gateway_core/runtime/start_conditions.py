@@ -11,9 +11,9 @@ import asyncio
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from ..config.model import GatewayConfig
 from ..config.registry import Registry
 from ..contract.clock import SystemClock
+from ..contract.config_model import GatewayConfig
 from ..contract.errors import ConfigError, Fault, StartError
 from ..contract.settings import Settings
 from .build import Builder

@@ -7,9 +7,9 @@ from typing import Protocol, runtime_checkable
 
 from gateway_serving.hosts import is_loopback
 
-from gateway_core.config.model import GatewayConfig
 from gateway_core.contract.component import ComponentRef
 from gateway_core.contract.config_extension import ConfigFinding
+from gateway_core.contract.config_model import GatewayConfig
 from gateway_core.contract.config_node import Place
 from gateway_core.contract.errors import StartError
 

@@ -10,8 +10,8 @@ from gateway_core.contract.component import Command
 from gateway_core.contract.hookspecs import hookimpl
 
 if TYPE_CHECKING:
-    from gateway_core.config.model import GatewayConfig
     from gateway_core.contract.config_extension import ConfigFinding, ConfigSection
+    from gateway_core.contract.config_model import GatewayConfig
     from gateway_core.contract.errors import Fault, Probe
     from gateway_core.contract.services import RunningService, Service
     from gateway_core.contract.settings import Settings

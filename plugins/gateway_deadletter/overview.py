@@ -20,7 +20,7 @@ from .dead_letters import DeadLetter, Query, Stores, given_up_counts
 from .replaying import was_event
 
 if TYPE_CHECKING:
-    from gateway_core.config.model import GatewayConfig
+    from gateway_core.contract.config_model import GatewayConfig
     from gateway_core.runtime.gateway import Gateway
 
 MOST = 100_000

@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from gateway_core.config.model import GatewayConfig
 from gateway_core.contract.capabilities import Addressed, HasPath, Listening, Receiving
 from gateway_core.contract.component import ComponentRef
 from gateway_core.contract.config_extension import ConfigFinding
+from gateway_core.contract.config_model import GatewayConfig
 from gateway_core.contract.config_node import Place, dotted
 
 _ANY = ("", "0.0.0.0", "::")

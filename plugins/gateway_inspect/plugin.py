@@ -9,7 +9,7 @@ from gateway_core.contract.component import Command
 from gateway_core.contract.hookspecs import hookimpl
 
 if TYPE_CHECKING:
-    from gateway_core.config.model import GatewayConfig
+    from gateway_core.contract.config_model import GatewayConfig
     from gateway_core.contract.errors import Probe
     from gateway_core.contract.services import RunningService, Service
     from gateway_core.contract.settings import Settings

@@ -16,9 +16,9 @@ from pydantic import ValidationError
 from gateway_core.cli import common
 from gateway_core.cli.common import CommandError
 from gateway_core.cli.options import Json, Paths
-from gateway_core.config.faults import near
 from gateway_core.config.load import load
 from gateway_core.config.registry import Registry
+from gateway_core.contract.faults import near
 
 from . import offsets
 from .client_config import KafkaConfig

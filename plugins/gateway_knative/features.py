@@ -11,9 +11,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 
-from gateway_core.config.faults import near
 from gateway_core.contract.config_extension import DocumentEntry, DocumentOrigin
 from gateway_core.contract.config_node import Node
+from gateway_core.contract.faults import near
 
 from .part import Part
 from .restrictions import REMEDY

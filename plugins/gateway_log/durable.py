@@ -13,7 +13,7 @@ from gateway_core.contract.durable import DurableName, Noted, channels
 from gateway_core.contract.errors import StartError
 
 if TYPE_CHECKING:
-    from gateway_core.config.model import GatewayConfig
+    from gateway_core.contract.config_model import GatewayConfig
 
 FOLDER, CURSOR = "log of events", "cursor"
 _WHERE = "the data directory"

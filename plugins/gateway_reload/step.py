@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from gateway_core.config.model import GatewayConfig, TriggerConfig
 from gateway_core.contract.capabilities import Retains, pulls
 from gateway_core.contract.component_errors import text_of_error
+from gateway_core.contract.config_model import GatewayConfig, TriggerConfig
 from gateway_core.contract.config_node import Place, dotted
 from gateway_core.contract.errors import ConfigError, Fault, StartError
 from gateway_core.contract.interfaces import Admission, Sink

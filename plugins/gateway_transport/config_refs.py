@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gateway_core.config.model import GatewayConfig
 from gateway_core.contract.component import ComponentRef
+from gateway_core.contract.config_model import GatewayConfig
 
 
 def component_refs(config: GatewayConfig) -> Iterator[tuple[str, ComponentRef]]:

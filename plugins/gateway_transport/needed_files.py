@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple, Protocol, runtime_checkable
 
-from gateway_core.config.model import GatewayConfig
 from gateway_core.contract.config_extension import ConfigFinding
+from gateway_core.contract.config_model import GatewayConfig
 
 from .regular_file import read_regular
 from .set_options import set_options

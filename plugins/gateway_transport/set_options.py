@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 
 from pydantic import BaseModel, RootModel
 
-from gateway_core.config.model import GatewayConfig
 from gateway_core.contract.component import ComponentRef
+from gateway_core.contract.config_model import GatewayConfig
 from gateway_core.contract.config_node import Place
 
 

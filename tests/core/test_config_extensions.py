@@ -18,7 +18,6 @@ from gateway_admin.routes import Problem, Request
 from gateway_inspect.schema import schema
 
 from gateway_core.config.load import Loaded, load_all
-from gateway_core.config.model import GatewayConfig
 from gateway_core.config.registry import Registry
 from gateway_core.contract.component import BuildContext, Component, Config, SinkRef, Transport
 from gateway_core.contract.config_extension import (
@@ -30,6 +29,7 @@ from gateway_core.contract.config_extension import (
     DocumentOrigin,
     TriggerDocuments,
 )
+from gateway_core.contract.config_model import GatewayConfig
 from gateway_core.contract.config_node import Node
 from gateway_core.contract.errors import ConfigError, Fault, StartError
 from gateway_core.contract.hookspecs import hookimpl

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from gateway_testing import FakeClock, ScriptedSink
 
-from gateway_core.config.model import DeliveryConfig
 from gateway_core.contract import filters
+from gateway_core.contract.config_model import DeliveryConfig
 from gateway_core.contract.errors import NotDelivered, Overloaded, Refused
 from gateway_core.contract.event import Event
 from gateway_core.contract.interfaces import Filter, Outcome

@@ -14,13 +14,13 @@ from gateway_transport.needed_files import faulty_files
 
 from gateway_core.cli import common
 from gateway_core.cli.exit_codes import FAULT, OK
-from gateway_core.config.faults import render, to_json
 from gateway_core.config.load import Loaded, Loading
-from gateway_core.config.model import GatewayConfig
 from gateway_core.config.registry import Registry
 from gateway_core.config.sources import gather
+from gateway_core.contract.config_model import GatewayConfig
 from gateway_core.contract.config_node import Place
 from gateway_core.contract.errors import ConfigError, Fault, Probe, StartError
+from gateway_core.contract.faults import render, to_json
 from gateway_core.contract.settings import Settings
 from gateway_core.runtime import start_conditions
 

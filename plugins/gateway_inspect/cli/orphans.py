@@ -14,9 +14,9 @@ from gateway_terminal.tables import aligned
 from gateway_core.cli import common
 from gateway_core.cli.exit_codes import FAULT, OK
 from gateway_core.config.load import Loading
-from gateway_core.config.model import GatewayConfig
 from gateway_core.config.registry import Registry
 from gateway_core.config.sources import gather
+from gateway_core.contract.config_model import GatewayConfig
 from gateway_core.contract.durable import Noted
 from gateway_core.contract.errors import ConfigError, Fault, StartError
 from gateway_core.contract.one_line import one_line
