@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from . import common
+from ..contract.cli import common
 
 if TYPE_CHECKING:
     from rich.text import Text

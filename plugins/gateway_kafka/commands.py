@@ -13,11 +13,11 @@ import typer
 from gateway_terminal import tables
 from pydantic import ValidationError
 
-from gateway_core.cli import common
-from gateway_core.cli.common import CommandError
-from gateway_core.cli.options import Json, Paths
 from gateway_core.config.load import load
 from gateway_core.config.registry import Registry
+from gateway_core.contract.cli import common
+from gateway_core.contract.cli.common import CommandError
+from gateway_core.contract.cli.options import Json, Paths
 from gateway_core.contract.faults import near
 
 from . import offsets

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from gateway_core.cli.options import Json
+from gateway_core.contract.cli.options import Json
 from gateway_core.contract.data_folder import DataFolder
 from gateway_core.contract.errors import StartError
 

@@ -18,8 +18,8 @@ from gateway_cloudevents.bindings import HTTP
 from gateway_http.outcome import is_retried, retry_after_s
 from gateway_http.secrecy import shown_url
 
-from gateway_core.cli.exit_codes import FAULT, OK
 from gateway_core.config.registry import Registry
+from gateway_core.contract.cli.exit_codes import FAULT, OK
 from gateway_core.contract.clock import SystemClock
 from gateway_core.contract.component import BuildContext, CodecRef
 from gateway_core.contract.errors import Refused

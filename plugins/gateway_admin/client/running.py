@@ -16,8 +16,8 @@ import httpx
 import msgspec
 from gateway_http.cli.post import secure
 
-from gateway_core.cli import common
-from gateway_core.cli.common import CommandError
+from gateway_core.contract.cli import common
+from gateway_core.contract.cli.common import CommandError
 from gateway_core.contract.one_line import one_line
 from gateway_core.contract.status import GatewayStatus
 

@@ -14,10 +14,10 @@ from gateway_admin.client.remote import remote
 from gateway_admin.client.running import is_running
 from gateway_terminal import tables
 
-from gateway_core.cli import common
-from gateway_core.cli.exit_codes import FAULT, OK
 from gateway_core.config.load import load
 from gateway_core.config.registry import Registry
+from gateway_core.contract.cli import common
+from gateway_core.contract.cli.exit_codes import FAULT, OK
 from gateway_core.contract.clock import SystemClock
 from gateway_core.contract.one_line import one_line
 

@@ -15,8 +15,8 @@ from gateway_cloudevents.trace_headers import headers as trace_headers
 from gateway_http.cli.post import STRUCTURED, binary, check_url, client, given_headers, post
 from gateway_http.cli.tls_files import Files, tls_of
 
-from gateway_core.cli import common
-from gateway_core.cli.exit_codes import FAULT, OK
+from gateway_core.contract.cli import common
+from gateway_core.contract.cli.exit_codes import FAULT, OK
 from gateway_core.contract.dead_letter_facts import without_facts
 from gateway_core.contract.options import HIDDEN
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from gateway_core.cli.options import Config, DataDir
+from gateway_core.contract.cli.options import Config, DataDir
 
 if TYPE_CHECKING:
     from . import MaintenanceResult, TableMaintenance, TableRef
@@ -152,7 +152,7 @@ def _each(
     do: Callable[[TableRef, TableMaintenance], None],
 ) -> None:
     """Calls this for each of the tables, and continues after a fault."""
-    from gateway_core.cli import common
+    from gateway_core.contract.cli import common
 
     from ..errors import SparkFault
     from ..tables.owner import location_of
