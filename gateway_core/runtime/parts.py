@@ -13,7 +13,7 @@ from typing import Protocol
 import anyio
 from anyio.abc import TaskGroup
 
-from ..contract.capabilities import Fetched, Joined, TakingOver, pulls
+from ..contract.capabilities import Fetched, Joined, TakingOver, offers, pulls
 from ..contract.interfaces import Sink
 from ..contract.tasks import quietly
 from ..delivery import Subscription
@@ -241,7 +241,7 @@ async def _idle(subscriptions: list[Subscription]) -> None:
     """Stops new attempts; returns once none is under way."""
     for subscription in subscriptions:
         subscription.stop()
-        if isinstance(subscription.sink, Fetched):
+        if offers(subscription.sink, Fetched):
             subscription.sink.release()
     while any(s.busy for s in subscriptions):  # noqa: ASYNC110 once in a life; no event per attempt
         await anyio.sleep(0.01)
