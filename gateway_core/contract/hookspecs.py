@@ -69,7 +69,8 @@ def gateway_observers() -> list[Component]:  # type: ignore[empty-body]
 
 @hookspec
 def gateway_authenticators() -> list[Component]:  # type: ignore[empty-body]
-    """Ways in which senders prove who they are (`build` returns a `gateway_access.authenticator.Authenticator`)."""
+    """Ways in which senders prove who they are (`build` returns an `Authenticator` of
+    `gateway_core.contract.authenticator`)."""
 
 
 @hookspec

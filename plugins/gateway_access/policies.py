@@ -11,6 +11,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
+from gateway_core.contract.authenticator import Forbidden
 from gateway_core.contract.capabilities import Listening
 from gateway_core.contract.component import BuildContext, SourceRef
 from gateway_core.contract.config_extension import ConfigFinding
@@ -21,7 +22,6 @@ from gateway_core.contract.event import Event
 from gateway_core.contract.faults import near
 from gateway_core.contract.interfaces import Admission
 
-from .authenticator import Forbidden
 from .config import AccessConfig
 from .denials import recorder
 from .policy import ANONYMOUS_WORD, AllowConfig, Policies, subjects_of

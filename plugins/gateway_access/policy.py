@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, StrictBool, StrictInt, StrictStr, field_validator, model_validator
 
+from gateway_core.contract.authenticator import Forbidden
 from gateway_core.contract.component import BuildContext, Config, FilterRef
 from gateway_core.contract.component_errors import Errors
 from gateway_core.contract.event import Event
@@ -20,8 +21,6 @@ from gateway_core.contract.identity import Identity
 from gateway_core.contract.interfaces import Filter
 from gateway_core.contract.normal_form import normal_form
 from gateway_core.contract.one_line import one_line
-
-from .authenticator import Forbidden
 
 ANONYMOUS_WORD = "anonymous"
 """The word in `from` for senders without credentials. Nothing else there stands for them, not even `*`."""

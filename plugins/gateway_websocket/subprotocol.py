@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import Any
 
 import msgspec
-from gateway_access.authenticator import TooManyRequests
 
+from gateway_core.contract.authenticator import TooManyRequests
 from gateway_core.contract.component import Binding
 from gateway_core.contract.errors import NotDelivered, Overloaded, Refused, StorageError
 from gateway_core.contract.interfaces import Outcome

@@ -15,12 +15,12 @@ import httpx
 import pytest
 from anyio.abc import TaskGroup
 from gateway_access import gate
-from gateway_access.authenticator import Forbidden, Unauthenticated
 from gateway_http.endpoint import Endpoint
 from gateway_testing.suites import Kit
 
 from gateway_core.config.load import load_all
 from gateway_core.config.registry import Registry
+from gateway_core.contract.authenticator import Forbidden, Unauthenticated
 from gateway_core.contract.component import BuildContext, Component, Config, SourceRef
 from gateway_core.contract.config_model import GatewayConfig
 from gateway_core.contract.errors import ConfigError, Overloaded, Refused

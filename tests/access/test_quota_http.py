@@ -11,7 +11,6 @@ from typing import Any
 import httpx
 import pytest
 from anyio.abc import TaskGroup
-from gateway_access.authenticator import Unauthenticated
 from gateway_access.counts import LONGEST_NAME, MOST_NAMES, Counts, metrics
 from gateway_admin.metrics import render
 from gateway_admin.own_metrics import own_metrics
@@ -19,6 +18,7 @@ from gateway_serving.slices import at_once
 
 from gateway_core.config.load import load_all
 from gateway_core.config.registry import Registry
+from gateway_core.contract.authenticator import Unauthenticated
 from gateway_core.contract.clock import SystemClock
 from gateway_core.contract.component import BuildContext, Component, Config
 from gateway_core.contract.errors import Refused
