@@ -78,7 +78,9 @@ class DeadLetterWriter:
         attempts = delivery.attempts if delivery is not None else 1
         first_ns = (delivery.first_ns if delivery is not None else event.received_ns) or now
         write = _Write(
-            *(self, event, done),
+            self,
+            event,
+            done,
             lambda: with_facts(
                 event,
                 outcome,
@@ -112,8 +114,11 @@ class DeadLetterWriter:
         self.written_by_stage = {**self.written_by_stage, stage: self.written_by_stage[stage] + 1}
         log.warning(
             "%s: event %s from %s is in the dead letter (attempts: %d): %s",
-            *(self._owner, one_line(facts.get("id")), one_line(facts.get("source"))),
-            *(facts["tidegateattempts"], facts["tidegatereason"]),
+            self._owner,
+            one_line(facts.get("id")),
+            one_line(facts.get("source")),
+            facts["tidegateattempts"],
+            facts["tidegatereason"],
         )
         for observer in self._observers:
             observer.dead_lettered(self._name, write.event)

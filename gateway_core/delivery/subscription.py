@@ -112,7 +112,11 @@ class Subscription:
         self.dead_letters: DeadLetterWriter | None = None
         if dead_letter is not None:
             self.dead_letters = DeadLetterWriter(
-                *(what, name, dead_letter, clock, observers),
+                what,
+                name,
+                dead_letter,
+                clock,
+                observers,
                 draw=self._drawn,
                 on_failure=self._dead_letter_failed,
                 broker=broker,
@@ -139,7 +143,7 @@ class Subscription:
         )
         self._schedule = Schedule(policy, clock, self._queue, self._drawn, self._pump, self._later)
         self._attempts = Attempts(
-            *(self.name, self.sink, self._send, policy.timeout_s, clock, self._observers), ended=self._attempted
+            self.name, self.sink, self._send, policy.timeout_s, clock, self._observers, ended=self._attempted
         )
 
     @property

@@ -17,8 +17,16 @@ from ..delivery import Subscription
 from .intake import BoundSource
 from .metering import Meter
 
-_OF_SUBSCRIPTION = ("delivered", "attempts", "retried", "dead_lettered", "dead_lettered_by_stage", "filter_errors",
-                    "in_flight", "blocked")  # fmt: skip
+_OF_SUBSCRIPTION = (
+    "delivered",
+    "attempts",
+    "retried",
+    "dead_lettered",
+    "dead_lettered_by_stage",
+    "filter_errors",
+    "in_flight",
+    "blocked",
+)
 
 
 def source_states(bound_sources: Iterable[BoundSource]) -> list[SourceStatus]:

@@ -101,7 +101,8 @@ class AuditLog:
             if not self._lost:
                 log.error(
                     "can't write the audit log %s: %s: make room there; what happens meanwhile is not recorded",
-                    *(self._file.path, e.strerror or e),
+                    self._file.path,
+                    e.strerror or e,
                 )
             self._lost += 1
             self._file.close()

@@ -152,7 +152,11 @@ async def entry_of(
         of_it = [letter for to, letter in dead_letters if to == delivery["name"] and _may_be_of(letter, owner)]
         gone = given_up_facts(given_up.get(delivery["name"]))
         state = state_of(
-            *(delivery, where.get(delivery["name"]), _dead_letter(of_it), gone, bool(event.position)),
+            delivery,
+            where.get(delivery["name"]),
+            _dead_letter(of_it),
+            gone,
+            bool(event.position),
             shared=shared,
             lately=event.received_ns >= service.since_ns,
         )

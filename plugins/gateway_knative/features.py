@@ -51,7 +51,9 @@ class Features:
             self.part.text("kind") or "ConfigMap",
             (metadata.text("name") if metadata else None) or NAME,
             (metadata.text("namespace") if metadata else None) or "",
-            *(self.part.node.file, data.line(self.key), data.at(self.key)),
+            self.part.node.file,
+            data.line(self.key),
+            data.at(self.key),
         )
         for broker, namespace in brokers.items():
             subjects = {

@@ -84,7 +84,10 @@ class Receiver:
         self._safe: list[int] = []  # to be acknowledged
         self._id = ""
         self._handover: Handover[int] = Handover(
-            *(owner, address, clock, self._settled),
+            owner,
+            address,
+            clock,
+            self._settled,
             partition=number,
             give_back=self._refused,
             gives_back=self._is_given_back,

@@ -22,9 +22,7 @@ from .options import Acknowledge
 PLAIN = "cloudevents.json"
 ACK = "cloudevents.json+ack.tidegate.dev"
 
-BINDING = Binding(
-    *("websocket", b"", False, "WebSockets binding 1.0.2", {"mode": "1.3", "structured": "3"}), trace=None
-)
+BINDING = Binding("websocket", b"", False, "WebSockets binding 1.0.2", {"mode": "1.3", "structured": "3"}, trace=None)
 CONTENT_TYPE = (b"content-type", b"application/cloudevents+json")
 
 

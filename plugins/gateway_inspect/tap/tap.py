@@ -56,7 +56,8 @@ class Tap(Observer):
 
     def attempted(self, trigger: str, event: Event, outcome: Outcome, seconds: float) -> None:
         self._event(
-            *("attempt", event),
+            "attempt",
+            event,
             trigger=trigger,
             delivered=outcome.delivered,
             retry=outcome.retry,
