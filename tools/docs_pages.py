@@ -26,7 +26,7 @@ from typer.core import TyperArgument, TyperGroup
 
 from gateway_core.cli.app import app
 from gateway_core.cli.lazy import loaded
-from gateway_core.config.registry import Offer, Registry
+from gateway_core.config.registry import Registry
 from gateway_core.contract import (
     capabilities,
     config_extension,
@@ -49,6 +49,7 @@ from gateway_core.contract.config_extension import (
     DocumentOrigin,
     TriggerDocuments,
 )
+from gateway_core.contract.offer import Offer
 from gateway_core.contract.settings import Settings
 
 EXTENSIONS = (

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 
-from ..config.load import Loaded, Loading
+from ..config.load import Loading
 from ..config.registry import Registry
 from ..config.sources import gather
 from ..contract.cli import common
@@ -19,6 +19,7 @@ from ..contract.config_model import GatewayConfig
 from ..contract.config_node import Place
 from ..contract.errors import ConfigError, Fault, Probe, StartError
 from ..contract.faults import render, to_json
+from ..contract.loaded import Loaded
 from ..contract.needed_files import faulty_files
 from ..contract.settings import Settings
 from ..runtime import start_conditions

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import importlib.util
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from importlib.metadata import Distribution, entry_points
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, get_args
@@ -15,10 +14,12 @@ from ..contract.config_model import GatewayConfig
 from ..contract.durable import DurableNames
 from ..contract.errors import Fault, MissingExtra, Probe, StartError
 from ..contract.faults import near
+from ..contract.hookspecs import GROUP
 from ..contract.interfaces import Admission, Clause, Filter
+from ..contract.offer import Offer
 from ..contract.runners import Runner
 from ..contract.services import Service
-from .installed import GROUP, Plugins, loaded
+from .installed import Plugins, loaded
 from .shared_names import sharing
 
 if TYPE_CHECKING:
@@ -34,24 +35,6 @@ _HOOKS: dict[str, Kind] = {
     "gateway_observers": "observer",
     "gateway_authenticators": "authenticator",
 }
-
-
-@dataclass(frozen=True, slots=True)
-class Offer:
-    """A component and the plugin (entry-point name) that offers it."""
-
-    kind: Kind
-    component: Component
-    plugin: str
-
-    @property
-    def missing(self) -> str:
-        """Why it can't be built here ("needs aiokafka: install tidegate[kafka]"), or "" if it can."""
-        absent = [m for m in self.component.requires if importlib.util.find_spec(m) is None]
-        if not absent:
-            return ""
-        extra = f": install tidegate[{self.component.extra}]" if self.component.extra else ""
-        return f"needs {', '.join(absent)}{extra}"
 
 
 class Registry:

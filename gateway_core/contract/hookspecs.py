@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from .settings import Settings
 
 PROJECT = "tidegate"
+GROUP = PROJECT
+"""The group of entry points by which plugins are found."""
 hookspec = pluggy.HookspecMarker(PROJECT)
 hookimpl = pluggy.HookimplMarker(PROJECT)
 

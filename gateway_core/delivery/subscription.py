@@ -25,7 +25,7 @@ from ..contract.event import Event
 from ..contract.filter_guard import FilterGuard
 from ..contract.interfaces import Accepted, Feed, Observer, Outcome, Send, Sink
 from ..contract.one_line import one_line
-from ..contract.outcome import Stage
+from ..contract.outcome import UNWANTED, Stage
 from . import reply
 from .dead_letter import WAITS, DeadLetterWriter
 from .deliveries import ALWAYS_HELD, MOST_HELD, UNTIMED, Attempts, Budget, Delivery, DeliveryQueue, OrderKeyOf
@@ -56,7 +56,6 @@ RETRIES = 10
 memory is not asked again."""
 _LEFT = Outcome(False, retry=True, reason="its sender did not wait for the answer")
 _NOTHING: Any = None
-UNWANTED = Outcome(False, stage=Stage.FILTER, reason="the trigger's filter does not match it any more")
 _ENDED = Outcome(False, retry=True, reason="the replay was ended")
 _NO_QUEUE = DeliveryQueue(None, 0)
 _NO_SCHEDULE = Schedule(WAITS, _NOTHING, _NO_QUEUE, random.random, _NOTHING, _NOTHING)

@@ -10,11 +10,12 @@ from typing import Protocol, runtime_checkable
 
 import anyio
 
-from ..config.load import Loaded, load_all
+from ..config.load import load_all
 from ..config.registry import Registry
 from ..contract.config_model import GatewayConfig
 from ..contract.config_node import Node, Place
 from ..contract.errors import Fault
+from ..contract.loaded import Loaded
 from ..contract.settings import Settings
 
 

@@ -18,10 +18,10 @@ from ..contract.data_folder import DataFolder
 from ..contract.errors import ConfigError
 from ..contract.runners import Started
 from ..contract.settings import Settings
+from ..contract.stopping import StopSignals
 from . import start_conditions
 from .config_read import ConfigRead, read_config
 from .gateway import Gateway, Task
-from .stopping import StopSignals
 
 log = logging.getLogger("tidegate")
 

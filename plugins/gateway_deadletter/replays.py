@@ -34,9 +34,8 @@ from gateway_core.contract.errors import Overloaded, Refused, StorageError
 from gateway_core.contract.event import Event, id_of
 from gateway_core.contract.interfaces import Outcome
 from gateway_core.contract.one_line import one_line
-from gateway_core.contract.outcome import Stage
+from gateway_core.contract.outcome import UNWANTED, Stage
 from gateway_core.delivery import Subscription
-from gateway_core.delivery.subscription import UNWANTED
 from gateway_core.pipeline.broker import Trigger
 
 from .dead_letters import DeadLetter, Query, Stores

@@ -18,11 +18,12 @@ from typing import Annotated, Any
 from pydantic import BaseModel, TypeAdapter, ValidationError
 from pydantic_core import PydanticUndefined
 
-from gateway_core.config.installed import GROUP
 from gateway_core.config.load import load_all
-from gateway_core.config.registry import Offer, Registry
+from gateway_core.config.registry import Registry
 from gateway_core.contract.component import ComponentRef
 from gateway_core.contract.errors import ConfigError, TidegateError
+from gateway_core.contract.hookspecs import GROUP
+from gateway_core.contract.offer import Offer
 from gateway_core.contract.options import described
 
 from .steps import Step, counted

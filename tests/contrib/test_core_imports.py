@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 import gateway_core
-from gateway_core.config.installed import GROUP
 from gateway_core.config.registry import Registry
+from gateway_core.contract.hookspecs import GROUP
 
 ROOT = Path(__file__).parents[2]
 CORE = Path(gateway_core.__file__).parent

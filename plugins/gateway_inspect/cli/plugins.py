@@ -10,8 +10,9 @@ from typing import Any
 from gateway_terminal.cards import card_lines
 from gateway_terminal.tables import print_table
 
-from gateway_core.config.registry import Offer, Registry
+from gateway_core.config.registry import Registry
 from gateway_core.contract.cli import common
+from gateway_core.contract.offer import Offer
 
 
 def list_plugins(name: str | None = None, *, as_json: bool) -> None:
