@@ -24,8 +24,8 @@ from .link_local import is_metadata_host
 from .places import places
 
 if TYPE_CHECKING:
-    from gateway_core.config.registry import Registry
     from gateway_core.contract.config_model import GatewayConfig
+    from gateway_core.contract.configs import Registry
 
 SECTION = "apply"
 ENTRY = "allow"

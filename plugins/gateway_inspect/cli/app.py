@@ -170,11 +170,11 @@ def schema() -> None:
     """
     import json
 
-    from gateway_core.config.registry import Registry
+    from gateway_core.contract.configs import installed
 
     from ..schema import schema as config_schema
 
-    typer.echo(json.dumps(config_schema(Registry.installed()), indent=2, ensure_ascii=False))
+    typer.echo(json.dumps(config_schema(installed()), indent=2, ensure_ascii=False))
 
 
 def plugins(

@@ -10,9 +10,9 @@ from pathlib import Path
 import msgspec
 from pydantic import ValidationError
 
-from gateway_core.config.registry import Registry
 from gateway_core.contract.clock import SystemClock
 from gateway_core.contract.component import BuildContext, FilterRef
+from gateway_core.contract.configs import Registry
 from gateway_core.contract.errors import TidegateError
 from gateway_core.contract.filter_values import like
 from gateway_core.contract.filters import all_of, attributes_filter

@@ -163,10 +163,9 @@ def _each(
         raise typer.BadParameter("name a trigger, or a table with --table")
     sink = None
     if trigger is not None:
-        from gateway_core.config.load import load
-        from gateway_core.config.registry import Registry
+        from gateway_core.contract.configs import installed, load
 
-        sink = sink_of(load(common.config_paths(config), Registry.installed()), trigger)
+        sink = sink_of(load(common.config_paths(config), installed()), trigger)
     failed = False
     with _session(sink.format if sink else format.value, memory, sink.conf if sink else {}) as spark:
         if sink is not None:
