@@ -3,4 +3,15 @@ plugin (`plugins/gateway_<name>`), including what ships with it."""
 
 from importlib.metadata import version
 
+from .contract import configs
+
 __version__ = version("tidegate")
+
+
+def _reader() -> configs.Reader:
+    from .config.reader import ConfigReader
+
+    return ConfigReader()
+
+
+configs.read_by(_reader)

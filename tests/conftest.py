@@ -14,8 +14,8 @@ from typing import Any
 
 import httpx
 import pytest
-from gateway_inspect.cli.installation import build
 
+from gateway_core.cli.installation import build
 from gateway_core.contract.errors import TidegateError
 from tests import budget, forked
 

@@ -23,9 +23,9 @@ from gateway_core.config.registry import Registry
 from gateway_core.contract.component import Component, Config
 from gateway_core.contract.hookspecs import hookimpl
 from gateway_core.contract.interfaces import Observer
+from gateway_core.contract.settings import Settings
 from gateway_core.contract.status import GatewayStatus
 from gateway_core.runtime.gateway import Gateway
-from gateway_core.runtime.settings import Settings
 
 LIMIT_S = 60.0
 OBSERVED = "observers: [traced]\n"

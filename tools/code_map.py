@@ -20,8 +20,8 @@ from confluent_kafka import Producer
 
 from gateway_core.config.load import load
 from gateway_core.config.registry import Registry
+from gateway_core.contract.settings import Settings
 from gateway_core.runtime.gateway import Gateway
-from gateway_core.runtime.settings import Settings
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "discussion" / "code-map.md"

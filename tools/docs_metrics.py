@@ -7,9 +7,8 @@ from textwrap import fill
 from gateway_admin.metric_table import METRICS, PARTS, Metric, Part
 from gateway_admin.own_metrics import declared
 
-from gateway_core.config.registry import Registry
-from gateway_core.pipeline.histogram import BOUNDS_S
-from gateway_core.pipeline.metering import BUSY_PER_S, ONE_OF
+from gateway_core.contract.configs import installed
+from gateway_core.contract.status import BOUNDS_S, BUSY_PER_S, ONE_OF
 
 _HEAD = (
     "`GET /metrics` of the admin API (`http://127.0.0.1:9080/metrics`), in Prometheus's text format 0.0.4. The setting "
@@ -56,7 +55,7 @@ def _part(part: Part) -> list[str]:
 
 def _own() -> list[str]:
     """What components declare themselves."""
-    offers = Registry.installed().offers()
+    offers = installed().offers()
     text = (
         "Labels: `broker`, `trigger` or `bridge`, and `place`: `ingress`, `channel`, `source`, `subscriber`, `sink` or "
         "`dead_letter`. A plugin's components may have [their own](../howto/write-a-plugin.md#metrics-of-your-own)."

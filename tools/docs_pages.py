@@ -26,7 +26,6 @@ from typer.core import TyperArgument, TyperGroup
 
 from gateway_core.cli.app import app
 from gateway_core.cli.lazy import loaded
-from gateway_core.config.registry import Offer, Registry
 from gateway_core.contract import (
     capabilities,
     config_extension,
@@ -49,7 +48,9 @@ from gateway_core.contract.config_extension import (
     DocumentOrigin,
     TriggerDocuments,
 )
-from gateway_core.runtime.settings import Settings
+from gateway_core.contract.configs import Registry, installed
+from gateway_core.contract.offer import Offer
+from gateway_core.contract.settings import Settings
 
 EXTENSIONS = (
     ConfigSection,
@@ -90,7 +91,7 @@ def _page(*parts: str) -> str:
 
 def config() -> str:
     """Sections of a config file, and the settings of the process."""
-    registry = Registry.installed()
+    registry = installed()
     model = whole_model(section for section, plugin in registry.sections.values() if _ours(registry, plugin))
     lines = ["# Config", "", fields.text_of(model), ""]
     lines += [
@@ -121,7 +122,7 @@ def _as_variable(row: str) -> str:
 
 def components() -> str:
     """All components that this tree ships, with their options."""
-    registry = Registry.installed()
+    registry = installed()
     lines = [
         "# Components",
         "",
@@ -286,7 +287,7 @@ def cli() -> str:
     root = typer.main.get_command(app)
     assert isinstance(root, TyperGroup)
     lines = ["# Command line", "", inspect.cleandoc(root.help or ""), "", *_parameters(root)]
-    registry = Registry.installed()
+    registry = installed()
     for name in root.list_commands(typer.Context(root)):
         command, plugin = registry.commands.get(name, (None, ""))
         if command is None:
@@ -352,7 +353,7 @@ def metrics() -> str:
 
 def transports() -> str:
     """What each source, sink and channel that this tree ships promises, and what it is tested with."""
-    registry = Registry.installed()
+    registry = installed()
     return _page(*docs_transports.transports([o for o in registry.offers() if _ours(registry, o.plugin)]))
 
 

@@ -10,8 +10,8 @@ from pathlib import Path
 from gateway_plugins.suite_use import Uses, suites
 from gateway_terminal.cards import card
 
-from gateway_core.config.registry import Offer
 from gateway_core.contract.component import Guarantees, Kind
+from gateway_core.contract.offer import Offer
 
 ROOT = Path(__file__).parents[1]
 FIGURES = ROOT / "tests" / "faults" / "figures.json"

@@ -7,7 +7,7 @@ import os
 import sys
 from collections.abc import Sequence
 
-from .exit_codes import CRASH, FAULT, INTERRUPTED, OK, START
+from ..contract.cli.exit_codes import CRASH, FAULT, INTERRUPTED, OK, START
 
 PROGRAM = "tidegate"
 
@@ -28,14 +28,11 @@ def main(argv: Sequence[str] | None = None) -> None:
     except KeyboardInterrupt:  # at any moment, also while modules are imported
         code = INTERRUPTED
     except BrokenPipeError:
+        from ..contract.cli.common import discard_output
+
         discard_output()
         code = FAULT
     sys.exit(code)
-
-
-def discard_output() -> None:
-    """Discards standard output, whose reader has seen enough: Python would complain about it once more at exit."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _run(args: list[str]) -> int:
@@ -69,8 +66,8 @@ def _explain(error: Exception) -> int:
     from ..contract.options import redacted
 
     if isinstance(error, ConfigError):
-        from ..config.faults import render
-        from .common import colours
+        from ..contract.cli.common import colours
+        from ..contract.faults import render
 
         print(render(error.faults, colours(sys.stderr)), end="", file=sys.stderr)
         return FAULT

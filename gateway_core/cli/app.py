@@ -8,8 +8,8 @@ from typing import Annotated, Literal
 
 import typer
 
+from ..contract.cli.options import DataDir, Json, Paths
 from .lazy import Commands
-from .options import DataDir, Paths
 
 app = typer.Typer(
     cls=Commands,
@@ -24,6 +24,7 @@ app = typer.Typer(
 LogLevel = Literal["debug", "info", "warning", "error"]
 LogFormat = Literal["auto", "text", "json"]
 Reload = Literal["watch", "signal", "off"]
+Shell = Literal["bash", "zsh", "fish", "powershell"]
 
 
 def _print_version(wanted: bool) -> None:
@@ -85,6 +86,70 @@ def run(
     flags = {name: value for name, value in ctx.params.items() if name != "paths"}
     flags["log_level"] = log_level or ctx.obj["log_level"]
     raise typer.Exit(run_gateway(paths, flags))
+
+
+@app.command(rich_help_panel="Run")
+def check(
+    paths: Paths = None,
+    connect: Annotated[bool, typer.Option("--connect", help="Also try the endpoints: hosts, ports, files.")] = False,
+    secrets: Annotated[
+        bool, typer.Option("--secrets", help="Also list all secrets: where from, whether they are there, what for.")
+    ] = False,
+    data_dir: DataDir = None,
+    as_json: Json = False,
+) -> None:
+    """Check a config, and the files of keys and certificates that it names; exit code 1 if there are faults.
+
+    With --secrets the exit code is also 1 if a secret is missing, even one that nothing uses.
+    """
+    from .check import check_config
+
+    raise typer.Exit(check_config(paths, connect=connect, secrets=secrets, data_dir=data_dir, as_json=as_json))
+
+
+@app.command(rich_help_panel="Look after data")
+def orphans(
+    paths: Paths = None,
+    remove: Annotated[
+        list[str] | None,
+        typer.Option("--remove", metavar="NAME", help="Remove the orphan of this name. Can be repeated."),
+    ] = None,
+    everything: Annotated[bool, typer.Option("--remove-all", help="Remove all orphans but dead letters.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Remove without asking.")] = False,
+    data_dir: DataDir = None,
+    as_json: Json = False,
+) -> None:
+    """List and remove what earlier configs left behind: sessions, groups, queues, logs, cursors, dead letters.
+
+    The config does not have them any more, but events may wait there, and servers may go on collecting more.
+
+    --remove and --remove-all remove them at the server or in the data directory, with all that waits in them. A server
+    is reached with the login of a component of this config.
+
+    Exit codes: 0 they are listed (also if there are none), or were removed; 1 something was not removed.
+    """
+    from .orphans import orphans as show
+
+    raise typer.Exit(show(paths, remove or (), everything=everything, yes=yes, data_dir=data_dir, as_json=as_json))
+
+
+@app.command(rich_help_panel="This installation")
+def version(as_json: Json = False) -> None:
+    """Print the version, and whether the hot modules are compiled."""
+    from .installation import print_version
+
+    print_version(as_json=as_json)
+
+
+@app.command(rich_help_panel="This installation")
+def completion(shell: Annotated[Shell, typer.Argument(help="Your shell.")]) -> None:
+    """Print the completion script of a shell.
+
+    bash: [bold]source <(tidegate completion bash)[/bold]
+    """
+    from typer._completion_shared import get_completion_script
+
+    typer.echo(get_completion_script(prog_name="tidegate", complete_var=COMPLETE, shell=shell))
 
 
 COMPLETE = "_TIDEGATE_COMPLETE"

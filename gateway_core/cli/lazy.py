@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import typer
 from typer.core import TyperGroup
 
+from ..contract.cli.common import colours
 from ..contract.errors import StartError
-from .common import colours
 
 if TYPE_CHECKING:
     from ..contract.component import Command

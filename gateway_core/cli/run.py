@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from . import common
+from ..contract.cli import common
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -37,7 +37,7 @@ def _warn_of_misspelt_settings() -> None:
     """Only near misses: other programs may set `TIDEGATE_*` variables (Kubernetes does for a service of that name)."""
     from difflib import get_close_matches
 
-    from ..runtime.settings import Settings
+    from ..contract.settings import Settings
 
     known = [f"TIDEGATE_{name.upper()}" for name in Settings.model_fields] + ["TIDEGATE_CONFIG"]
     for name in sorted(os.environ):

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from ..contract.config_extension import DocumentContent, DocumentEntry, DocumentKind, DocumentOrigin
+from ..contract.config_model import NAME_REMEDY, is_name
 from ..contract.config_node import Node, Place, dotted
 from ..contract.errors import ConfigError, Fault
-from .model import NAME_REMEDY, is_name
 from .registry import Registry
 from .report import Report
 from .sections import sections

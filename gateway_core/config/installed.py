@@ -10,11 +10,11 @@ import pluggy
 
 from ..contract import hookspecs
 from ..contract.errors import StartError
+from ..contract.hookspecs import GROUP
 
 if TYPE_CHECKING:
     from ..contract.component import Command
 
-GROUP = hookspecs.PROJECT
 OWN = "tidegate"
 """The distribution whose plugins are the shipped ones."""
 

@@ -4,37 +4,20 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 from weakref import proxy
 
-from ..contract.config_node import Node, Place
-from ..contract.errors import ConfigError, Fault
-from .faults import near
-from .interpolate import Secrets
-from .model import NAME_REMEDY, EntryConfig, GatewayConfig, SecretConfig, is_name
+from ..contract.config_model import NAME_REMEDY, EntryConfig, GatewayConfig, SecretConfig, is_name
+from ..contract.config_node import Node, Place, locate, written
+from ..contract.errors import ConfigError
+from ..contract.faults import near
+from ..contract.interpolation import Secrets
+from ..contract.loaded import Loaded
 from .registry import Registry
-from .report import locate, written
 from .resolve import Resolver
 from .sections import Section, sections
 from .sources import Sources, gather
-
-
-@dataclass(frozen=True)
-class Loaded:
-    """A config with its warnings, and where it was read from."""
-
-    config: GatewayConfig
-    warnings: list[Fault]
-    files: list[str]
-    places: Mapping[str, Mapping[str, tuple[str, int]]] = field(default_factory=dict)
-    """File and line of each entry: by section, then by name."""
-    secret_files: Sequence[str] = ()
-
-    def place(self, section: str, name: str) -> tuple[str, int] | None:
-        """File and line of an entry; None if there is none of this name."""
-        return self.places.get(section, {}).get(name)
 
 
 def load(paths: Sequence[Path], registry: Registry, env: Mapping[str, str] | None = None) -> GatewayConfig:

@@ -2,27 +2,28 @@
 
 from __future__ import annotations
 
-import importlib.util
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from importlib.metadata import Distribution, entry_points
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, get_args
 
 from ..contract.component import BuildContext, Command, Component, ComponentRef, Kind, SourceRef
 from ..contract.config_extension import ConfigFinding, ConfigSection, DocumentKind
+from ..contract.config_model import GatewayConfig
 from ..contract.durable import DurableNames
 from ..contract.errors import Fault, MissingExtra, Probe, StartError
+from ..contract.faults import near
+from ..contract.hookspecs import GROUP
 from ..contract.interfaces import Admission, Clause, Filter
+from ..contract.offer import Offer
 from ..contract.runners import Runner
 from ..contract.services import Service
-from .faults import near
-from .installed import GROUP, Plugins, loaded
-from .model import GatewayConfig
+from .installed import Plugins, loaded
 from .shared_names import sharing
 
 if TYPE_CHECKING:
-    from ..runtime.settings import Settings
+    from ..contract.settings import Settings
 
 _T = TypeVar("_T")
 _HOOKS: dict[str, Kind] = {
@@ -34,24 +35,6 @@ _HOOKS: dict[str, Kind] = {
     "gateway_observers": "observer",
     "gateway_authenticators": "authenticator",
 }
-
-
-@dataclass(frozen=True, slots=True)
-class Offer:
-    """A component and the plugin (entry-point name) that offers it."""
-
-    kind: Kind
-    component: Component
-    plugin: str
-
-    @property
-    def missing(self) -> str:
-        """Why it can't be built here ("needs aiokafka: install tidegate[kafka]"), or "" if it can."""
-        absent = [m for m in self.component.requires if importlib.util.find_spec(m) is None]
-        if not absent:
-            return ""
-        extra = f": install tidegate[{self.component.extra}]" if self.component.extra else ""
-        return f"needs {', '.join(absent)}{extra}"
 
 
 class Registry:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from ..contract.config_node import Node, Place, dotted
+from ..contract.config_node import Node, Place, locate, written
 from ..contract.errors import Fault
+from ..contract.faults import in_order
+from ..contract.interpolation import Interpolator, Secrets
 from ..contract.options import HIDDEN, is_credential
-from .faults import in_order
-from .interpolate import Interpolator, Secrets
 
 _LONG = 4  # a shorter secret is hidden only where its own value is spoken of: it would blot out common words
 
@@ -108,36 +108,3 @@ def _forms(value: str) -> Iterator[str]:
     yield repr(value)[1:-1]
     yield value.strip() or value
     yield from (line for line in value.splitlines() if len(line) > 3)
-
-
-def locate(root: Node, place: Place) -> tuple[str, int]:
-    """File and line of the value at a place, or of its nearest existing parent."""
-    file, line = root.file, root.line
-    for node, at in _steps(root, place):
-        file, line = node.file, at
-    return file, line
-
-
-def written(root: Node, place: Place) -> str:
-    """The path as written in the file: values from a manifest have the keys of the manifest (`Node.written`)."""
-    path = place
-    for i, (node, _) in enumerate(_steps(root, place), 1):
-        if node.written is not None:
-            # what stands for a single value (a URL for a component) has no keys of its own
-            path = (node.written, *(place[i:] if isinstance(node.value, dict | list) else ()))
-    return dotted(path)
-
-
-def _steps(root: Node, place: Place) -> Iterator[tuple[Node, int]]:
-    """The nodes on the way to a place with their lines, as far as they exist."""
-    node = root
-    for step in place:
-        inner = node.value
-        if isinstance(inner, dict) and str(step) in inner:
-            line, node = node.lines[str(step)], inner[str(step)]
-        elif isinstance(inner, list) and isinstance(step, int) and 0 <= step < len(inner):
-            node = inner[step]
-            line = node.line
-        else:
-            return
-        yield node, line

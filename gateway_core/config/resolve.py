@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
 from functools import cache
 from typing import Any
 
 from pydantic import BaseModel, RootModel, TypeAdapter, ValidationError
 
+from ..contract.annotations import written_refs
 from ..contract.component import Component, ComponentRef, Config, Kind
 from ..contract.config_extension import ConfigSection
+from ..contract.config_model import GatewayConfig
 from ..contract.config_node import Place
-from .explain import arms, explain, inside
-from .model import GatewayConfig
+from ..contract.model_errors import explain
 from .registry import Registry
 from .report import Report
 
@@ -148,21 +148,3 @@ _ADDRESS = re.compile(
 """A host, or a host with a port, and perhaps a path: what a URL is without its scheme."""
 _CONTAINERS = (ComponentRef, BaseModel, dict, list, tuple)
 _adapter = cache(TypeAdapter[Any])
-
-
-def written_refs(annotation: Any, data: Any, path: Place) -> Iterator[tuple[ComponentRef, Place]]:
-    """The references in data that did not validate as a whole."""
-    for arm in arms(annotation):
-        if isinstance(arm, type) and issubclass(arm, ComponentRef):
-            try:
-                yield arm.parse(data), path
-            except ValueError:
-                continue
-    if isinstance(data, dict):
-        for key, inner in data.items():
-            for kind in inside(annotation, key):
-                yield from written_refs(kind, inner, (*path, key))
-    elif isinstance(data, list):
-        for i, inner in enumerate(data):
-            for kind in inside(annotation, i):
-                yield from written_refs(kind, inner, (*path, i))

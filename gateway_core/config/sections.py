@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import get_args, get_origin
 
 from ..contract.config_extension import ConfigSection
-from .model import GatewayConfig
+from ..contract.config_model import GatewayConfig
 from .registry import Registry
 
 

@@ -9,13 +9,13 @@ from dataclasses import replace
 from pathlib import Path
 
 from ..contract.config_node import Node, Place, dotted
+from ..contract.config_yaml import read
 from ..contract.errors import Fault
+from ..contract.interpolation import Interpolator
 from .documents import Documents
-from .interpolate import Interpolator
 from .registry import Registry
 from .report import Report
 from .sections import sections
-from .yaml import read
 
 MAX_INCLUDE_DEPTH = 32
 SUFFIXES = (".yaml", ".yml")

@@ -6,21 +6,16 @@ component, never for each event.
 
 from __future__ import annotations
 
-import sys
-import typing
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, Literal, Protocol, runtime_checkable
+from typing import Any, Literal, Protocol, TypeGuard, TypeVar, runtime_checkable
 
 from anyio.abc import TaskGroup
 
 from .event import Event, Message
 from .interfaces import Intake, Source
 from .outcome import Outcome
-
-if sys.version_info < (3, 12):  # as 3.12 does: a protocol is asked once for its attributes, not for each `isinstance`
-    vars(typing)["_get_protocol_attrs"] = cache(vars(typing)["_get_protocol_attrs"])
 
 
 @runtime_checkable
@@ -293,10 +288,27 @@ class Faulty(Protocol):
         """What is wrong and what to do; None while all is well."""
 
 
+_Capability = TypeVar("_Capability")
+
+
+def offers(component: object, capability: Callable[..., _Capability]) -> TypeGuard[_Capability]:
+    """Whether a component has a capability, which is one of these protocols. It answers as `isinstance` does, ten times
+    as fast before Python 3.12: for what is asked about each of thousands of components."""
+    # `Callable` because a type checker takes no protocol for `type[…]`
+    return all(hasattr(component, name) for name in _attributes(capability))
+
+
+@cache
+def _attributes(capability: Any) -> tuple[str, ...]:
+    """The public attributes that make up a capability."""
+    classes = [c for c in capability.__mro__ if c.__module__ != "typing" and c is not object]
+    found = [name for c in classes for name in [*vars(c).get("__annotations__", ()), *vars(c)]]
+    return tuple(dict.fromkeys(name for name in found if not name.startswith("_")))
+
+
 def lend(wrapper: object, inner: object, capabilities: Iterable[type]) -> None:
     """Gives a wrapper those capabilities that the wrapped component has, where `isinstance` looks for them."""
     for capability in capabilities:
         if isinstance(inner, capability):
-            for name in [*vars(capability).get("__annotations__", ()), *vars(capability)]:
-                if not name.startswith("_"):
-                    setattr(wrapper, name, getattr(inner, name))
+            for name in _attributes(capability):
+                setattr(wrapper, name, getattr(inner, name))

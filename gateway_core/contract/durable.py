@@ -16,7 +16,7 @@ from .component import ComponentRef
 from .config_node import Place
 
 if TYPE_CHECKING:
-    from ..config.model import GatewayConfig
+    from .config_model import GatewayConfig
 
 Key = tuple[str, str, str, str]
 NO_LOGIN = "no component of the config has this server: name a config that has one, for its login"

@@ -107,6 +107,12 @@ def text_of(value: AttributeValue) -> str:
     return msgspec.json.encode(value).decode()
 
 
+def id_of(event: Event) -> str | None:
+    """The event's id; CloudEvents 0.1 calls it `eventID`."""
+    attributes = event.attributes
+    return attributes.get("id") or attributes.get("eventID")
+
+
 class Message:
     """What a transport carries, before a codec reads an event from it and after a codec wrote one into it.
 

@@ -17,17 +17,19 @@ from typing import TYPE_CHECKING
 import pluggy
 
 if TYPE_CHECKING:
-    from ..config.model import GatewayConfig
-    from ..runtime.settings import Settings
     from .component import BuildContext, Command, Component, SourceRef, Transport
     from .config_extension import ConfigFinding, ConfigSection, DocumentKind
+    from .config_model import GatewayConfig
     from .durable import DurableNames
     from .errors import Fault, Probe
     from .interfaces import Admission
     from .runners import Runner
     from .services import Service
+    from .settings import Settings
 
 PROJECT = "tidegate"
+GROUP = PROJECT
+"""The group of entry points by which plugins are found."""
 hookspec = pluggy.HookspecMarker(PROJECT)
 hookimpl = pluggy.HookimplMarker(PROJECT)
 
@@ -69,7 +71,8 @@ def gateway_observers() -> list[Component]:  # type: ignore[empty-body]
 
 @hookspec
 def gateway_authenticators() -> list[Component]:  # type: ignore[empty-body]
-    """Ways in which senders prove who they are (`build` returns a `gateway_access.authenticator.Authenticator`)."""
+    """Ways in which senders prove who they are (`build` returns an `Authenticator` of
+    `gateway_core.contract.authenticator`)."""
 
 
 @hookspec

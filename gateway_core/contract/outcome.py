@@ -93,3 +93,7 @@ def unwritable(error: BaseException) -> Outcome:
     """The outcome for an event that a sink can't write. It is not retried."""
     detail = error.detail if isinstance(error, Refused) else str(error)
     return Outcome(False, stage=Stage.ENCODE, reason=f"encode: {detail}")
+
+
+UNWANTED = Outcome(False, stage=Stage.FILTER, reason="the trigger's filter does not match it any more")
+"""Of an event that waited for a trigger whose filter does not match it any more."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from .status import GatewayStatus
 
 if TYPE_CHECKING:
-    from ..runtime.settings import Settings
+    from .settings import Settings
 
 
 @dataclass(frozen=True, slots=True)

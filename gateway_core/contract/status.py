@@ -6,11 +6,12 @@ Each field says how the values of several workers become one (`gateway_core.cont
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated, Any, Self
+from typing import TYPE_CHECKING, Annotated, Any, Self
 
 from msgspec import field
 from msgspec.structs import replace
 
+from .component_errors import text_of_error
 from .record import (
     ALL,
     ANY,
@@ -31,14 +32,30 @@ from .record import (
     Rule,
 )
 
+if TYPE_CHECKING:
+    from .interfaces import Channel
+
 WITH_READY = Rule(lambda mine, theirs: mine)
 """It belongs to `ready`: `Entry.merged` takes it from the entry that explains `ready` best."""
 
 Details = Annotated[dict[str, Any], DETAILS("What only this kind of component reports.")]
 
 
+BOUNDS_S = (
+    *(0.0005, 0.001, 0.0025),  # what happens within one machine
+    # OpenTelemetry's semantic conventions for durations in messaging and HTTP
+    *(0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0),
+    *(30.0, 60.0, 300.0, 1800.0, 3600.0),  # what needs retries
+)
+"""The upper bounds of the buckets in seconds, each included (Prometheus's `le`); one more bucket counts longer ones."""
+
+BUSY_PER_S = 500
+ONE_OF = 8
+"""Above `BUSY_PER_S` events a second, one event in `ONE_OF` is timed, else every one."""
+
+
 class Durations(Record, frozen=True):
-    """Durations in buckets."""
+    """Durations in buckets (`BOUNDS_S`)."""
 
     buckets: Annotated[list[int], TOTALS("How many fell into each bucket; buckets do not overlap.")] = []
     sum_s: Annotated[float, TOTAL("Their sum in seconds.")] = 0.0
@@ -216,3 +233,11 @@ class GatewayStatus(Record, frozen=True):
             "bridges": self.bridges,
         }
         return found[section]
+
+
+def channel_state(name: str, channel: Channel) -> ChannelStatus:
+    """`Channel.info`, of a channel of this kind."""
+    try:
+        return ChannelStatus.read({"name": name, **channel.info()})
+    except Exception as e:
+        return ChannelStatus(name, writable=False, error=f"the channel can't tell its state: {text_of_error(e)}")

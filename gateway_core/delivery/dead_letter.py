@@ -1,93 +1,29 @@
-"""Dead letters: undeliverable events, with attributes that say why, and how they are written.
-
-`knativeerrordest`, `knativeerrorcode` and `knativeerrordata` are Knative Eventing's dead-letter attributes. Knative's
-implementations disagree on the encoding of the data; here it is the response body cut at 1024 bytes, then base64.
-"""
+"""Dead letters: how undeliverable events are written (`gateway_core.contract.dead_letter_facts` says what they add)."""
 
 from __future__ import annotations
 
 import logging
 import random
-from base64 import b64encode
 from collections.abc import Callable
-from datetime import UTC, datetime
 
-from ..config.model import DeliveryConfig
+from ..contract import backoff
 from ..contract.clock import Clock, Timer
+from ..contract.component_errors import text_of_error
+from ..contract.config_model import DeliveryConfig
+from ..contract.dead_letter_facts import with_facts
 from ..contract.event import Event
 from ..contract.interfaces import Accepted, Observer, Outcome, Sink
-from ..contract.normal_form import without_names
 from ..contract.one_line import one_line
 from ..contract.outcome import Stage
-from ..pipeline.guards import checked, text_of_error
-from . import backoff
+from ..pipeline.guards import checked
 from .deliveries import GRACE_S, Delivery, of_partition
 
 log = logging.getLogger("tidegate.delivery")
 
-FACTS = (
-    "knativeerrordest",
-    "knativeerrorcode",
-    "knativeerrordata",
-    "tidegatetrigger",
-    "tidegatebroker",
-    "tidegateattempts",
-    "tidegatefirst",
-    "tidegatelast",
-    "tidegatestage",
-    "tidegatereason",
-)
-"""The attributes that a dead letter adds to its event."""
-_FACTS = frozenset(FACTS)
-DATA_BYTES = 1024
 TIMEOUT_S = 30.0
 _NONE = {stage.value: 0 for stage in Stage}
 _NEVER = Outcome(False, retry=True, reason="it never reported an outcome")
 WAITS = DeliveryConfig(backoff_delay_s=0.5, backoff_max_s=30.0)
-
-
-def rfc3339(ns: int) -> str:
-    """Unix nanoseconds as RFC 3339 in UTC, to the microsecond."""
-    return datetime.fromtimestamp(ns / 1e9, UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
-
-
-def with_facts(
-    event: Event,
-    outcome: Outcome,
-    *,
-    trigger: str,
-    dest: str,
-    attempts: int,
-    first_ns: int,
-    last_ns: int,
-    broker: str = "",
-) -> Event:
-    """The event with the facts of its failure as extension attributes. They replace earlier ones. `broker` is that of
-    the trigger; a bridge has none, and what a broker could not take has had no trigger."""
-    letter = without_facts(event)
-    facts = letter.attributes
-    facts |= {
-        "knativeerrordest": dest,
-        "tidegatetrigger": trigger,
-        "tidegateattempts": attempts,
-        "tidegatefirst": rfc3339(first_ns),
-        "tidegatelast": rfc3339(last_ns),
-        "tidegatestage": outcome.stage.value,
-        "tidegatereason": one_line(outcome.reason, 500) or "no reason given",
-    }
-    if broker:
-        facts["tidegatebroker"] = broker
-    if outcome.code is not None:
-        facts["knativeerrorcode"] = str(outcome.code)
-    if outcome.data:
-        facts["knativeerrordata"] = b64encode(outcome.data[:DATA_BYTES]).decode()
-    return letter
-
-
-def without_facts(event: Event) -> Event:
-    """The event as it was before it became a dead letter (what a replay sends)."""
-    attributes = without_names(event.attributes, _FACTS)
-    return Event(attributes, event.data, event.json_data, event.key, event.received_ns, event.position, event.trace)
 
 
 class DeadLetterWriter:
@@ -142,7 +78,9 @@ class DeadLetterWriter:
         attempts = delivery.attempts if delivery is not None else 1
         first_ns = (delivery.first_ns if delivery is not None else event.received_ns) or now
         write = _Write(
-            *(self, event, done),
+            self,
+            event,
+            done,
             lambda: with_facts(
                 event,
                 outcome,
@@ -176,8 +114,11 @@ class DeadLetterWriter:
         self.written_by_stage = {**self.written_by_stage, stage: self.written_by_stage[stage] + 1}
         log.warning(
             "%s: event %s from %s is in the dead letter (attempts: %d): %s",
-            *(self._owner, one_line(facts.get("id")), one_line(facts.get("source"))),
-            *(facts["tidegateattempts"], facts["tidegatereason"]),
+            self._owner,
+            one_line(facts.get("id")),
+            one_line(facts.get("source")),
+            facts["tidegateattempts"],
+            facts["tidegatereason"],
         )
         for observer in self._observers:
             observer.dead_lettered(self._name, write.event)

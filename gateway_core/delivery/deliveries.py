@@ -12,12 +12,13 @@ from collections.abc import Callable, Hashable, Iterator
 
 from ..contract.capabilities import TimingOut
 from ..contract.clock import Clock, Timer
+from ..contract.component_errors import Errors
 from ..contract.event import PARTITION_BITS, Event, text_of
 from ..contract.interfaces import Observer, Outcome, Send, Sink
 from ..contract.normal_form import normal_attributes
 from ..contract.outcome import raised, unwritable
 from ..contract.shortage import may_pass
-from ..pipeline.guards import Errors, checked
+from ..pipeline.guards import checked
 
 UNTIMED = -1.0
 GRACE_S = 30.0

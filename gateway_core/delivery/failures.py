@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from ..contract.capabilities import GivenUp
 from ..contract.clock import Clock
-from ..contract.event import Event
+from ..contract.event import Event, id_of
 from ..contract.interfaces import Outcome, Sink
 from ..contract.one_line import one_line
 
@@ -39,12 +39,6 @@ class Failure(NamedTuple):
     attempt: int
     code: int | None
     reason: str
-
-
-def id_of(event: Event) -> str | None:
-    """The event's id; CloudEvents 0.1 calls it `eventID`."""
-    attributes = event.attributes
-    return attributes.get("id") or attributes.get("eventID")
 
 
 class Failures:
@@ -116,13 +110,22 @@ class Failures:
                 return
             self._said = True
             self._change = now + CHANGE_S
-            self._tell(now, "%s is not ready: %d attempts in a row failed at %s (%d events held), the last: %s",
-                       self.in_a_row, held)  # fmt: skip
+            self._tell(
+                now,
+                "%s is not ready: %d attempts in a row failed at %s (%d events held), the last: %s",
+                self.in_a_row,
+                held,
+            )
         elif now >= self._next:
             if self._said:
                 since = now - self._since
-                self._tell(now, "%s is still not ready after %.0f s: %d more attempts failed at %s (%d events held), "
-                           "the last: %s", since, self._count, held)  # fmt: skip
+                self._tell(
+                    now,
+                    "%s is still not ready after %.0f s: %d more attempts failed at %s (%d events held), the last: %s",
+                    since,
+                    self._count,
+                    held,
+                )
             else:
                 self._tell(now, "%s: %d attempts failed at %s (%d events held), the last: %s", self._count, held)
 
@@ -141,7 +144,10 @@ class Failures:
             seconds = self._clock.monotonic() - self._since
             log.info(
                 "%s is ready again: %s took an event after %d failures in %.1f s",
-                *(self._name, one_line(self._sink.address), failures, seconds),
+                self._name,
+                one_line(self._sink.address),
+                failures,
+                seconds,
             )
 
     def short(self, reason: str) -> None:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from ..contract.component_errors import text_of_error
 from ..contract.event import Event, text_of
 from ..contract.interfaces import Accepted, Outcome
 from ..contract.normal_form import normal_attributes, without_names
 from ..contract.shortage import may_pass
-from ..pipeline.guards import text_of_error
 
 TTL = "knativebrokerttl"
 """Knative's loop guard: how many more replies may follow. Each reply has one less than its event."""

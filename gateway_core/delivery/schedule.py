@@ -12,10 +12,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ..config.model import DeliveryConfig
+from ..contract import backoff
 from ..contract.clock import Clock, Timer
+from ..contract.config_model import DeliveryConfig
 from ..contract.interfaces import Outcome
-from . import backoff
 from .deliveries import Delivery, DeliveryQueue
 
 AWAY_AFTER = 5

@@ -15,16 +15,18 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from ..config.model import DeliveryConfig
+from ..contract import backoff
 from ..contract.capabilities import GivenUp, KeepsGivenUp
 from ..contract.clock import Clock
+from ..contract.component_errors import text_of_error
+from ..contract.config_model import DeliveryConfig
 from ..contract.errors import Refused
 from ..contract.event import Event
+from ..contract.filter_guard import FilterGuard
 from ..contract.interfaces import Accepted, Feed, Observer, Outcome, Send, Sink
 from ..contract.one_line import one_line
-from ..contract.outcome import Stage
-from ..pipeline.guards import FilterGuard, text_of_error
-from . import backoff, reply
+from ..contract.outcome import UNWANTED, Stage
+from . import reply
 from .dead_letter import WAITS, DeadLetterWriter
 from .deliveries import ALWAYS_HELD, MOST_HELD, UNTIMED, Attempts, Budget, Delivery, DeliveryQueue, OrderKeyOf
 from .failures import Failures
@@ -54,7 +56,6 @@ RETRIES = 10
 memory is not asked again."""
 _LEFT = Outcome(False, retry=True, reason="its sender did not wait for the answer")
 _NOTHING: Any = None
-UNWANTED = Outcome(False, stage=Stage.FILTER, reason="the trigger's filter does not match it any more")
 _ENDED = Outcome(False, retry=True, reason="the replay was ended")
 _NO_QUEUE = DeliveryQueue(None, 0)
 _NO_SCHEDULE = Schedule(WAITS, _NOTHING, _NO_QUEUE, random.random, _NOTHING, _NOTHING)
@@ -110,7 +111,11 @@ class Subscription:
         self.dead_letters: DeadLetterWriter | None = None
         if dead_letter is not None:
             self.dead_letters = DeadLetterWriter(
-                *(what, name, dead_letter, clock, observers),
+                what,
+                name,
+                dead_letter,
+                clock,
+                observers,
                 draw=self._drawn,
                 on_failure=self._dead_letter_failed,
                 broker=broker,
@@ -137,7 +142,7 @@ class Subscription:
         )
         self._schedule = Schedule(policy, clock, self._queue, self._drawn, self._pump, self._later)
         self._attempts = Attempts(
-            *(self.name, self.sink, self._send, policy.timeout_s, clock, self._observers), ended=self._attempted
+            self.name, self.sink, self._send, policy.timeout_s, clock, self._observers, ended=self._attempted
         )
 
     @property

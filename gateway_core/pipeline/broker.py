@@ -7,14 +7,14 @@ from typing import Any
 
 from anyio.abc import TaskGroup
 
-from ..contract.capabilities import Faulty
+from ..contract.capabilities import Faulty, offers
 from ..contract.condition import Condition
 from ..contract.event import Event
+from ..contract.filter_guard import FilterGuard
 from ..contract.interfaces import Accepted, Channel, Filter, Observer, ReaderFeed, ReadingSink, Sink, Source
 from ..contract.status import ChannelStatus, TriggerStatus
 from ..delivery import Subscription
 from ..delivery.dead_letter import DeadLetterWriter
-from .guards import FilterGuard
 from .infos import delivery_facts, lag_of, reader_state, source_errors
 from .intake import BoundSource, Counted
 from .metering import Meter
@@ -147,7 +147,7 @@ class Trigger:
             return Condition(False, fault, "ComponentFailed")
         if s.paused:
             return Condition(False, "paused by an operator", "Paused")
-        if isinstance(s.feed, Faulty) and (why := s.feed.fault):
+        if offers(s.feed, Faulty) and (why := s.feed.fault):
             return Condition(False, why, "FeedFails")
         if s.blocked:
             return Condition(False, s.failures.last or "blocked", "DeadLetterFails")
@@ -155,7 +155,7 @@ class Trigger:
             return Condition(False, s.failures.last or "this machine is short of resources", "OutOfResources")
         if s.failures.many:
             return Condition(False, f"the subscriber fails: {s.failures.last}", "SubscriberFails")
-        if isinstance(s.sink, Faulty) and (why := s.sink.fault):
+        if offers(s.sink, Faulty) and (why := s.sink.fault):
             return Condition(False, f"the subscriber fails: {why}", "SubscriberFails")
         return Condition(True, "", "Delivering")
 

@@ -8,17 +8,25 @@ from typing import Any
 from msgspec.structs import replace
 
 from ..contract.capabilities import Watched
-from ..contract.interfaces import Channel, Feed, ReadingSink
+from ..contract.clock import rfc3339
+from ..contract.component_errors import text_of_error
+from ..contract.interfaces import Feed, ReadingSink
 from ..contract.options import redacted
-from ..contract.status import ChannelStatus, ReaderStatus, SourceStatus
+from ..contract.status import ReaderStatus, SourceStatus
 from ..delivery import Subscription
-from ..delivery.dead_letter import rfc3339
-from .guards import text_of_error
 from .intake import BoundSource
 from .metering import Meter
 
-_OF_SUBSCRIPTION = ("delivered", "attempts", "retried", "dead_lettered", "dead_lettered_by_stage", "filter_errors",
-                    "in_flight", "blocked")  # fmt: skip
+_OF_SUBSCRIPTION = (
+    "delivered",
+    "attempts",
+    "retried",
+    "dead_lettered",
+    "dead_lettered_by_stage",
+    "filter_errors",
+    "in_flight",
+    "blocked",
+)
 
 
 def source_states(bound_sources: Iterable[BoundSource]) -> list[SourceStatus]:
@@ -53,14 +61,6 @@ def addresses(bound_sources: Iterable[BoundSource]) -> list[str]:
     """The addresses of sources; for one that runs in another worker, if known before its start."""
     found = [getattr(bound_source.source, "address", "") for bound_source in bound_sources]
     return [address for address in found if address]
-
-
-def channel_state(name: str, channel: Channel) -> ChannelStatus:
-    """`Channel.info`, of a channel of this kind."""
-    try:
-        return ChannelStatus.read({"name": name, **channel.info()})
-    except Exception as e:
-        return ChannelStatus(name, writable=False, error=f"the channel can't tell its state: {text_of_error(e)}")
 
 
 def reader_state(sink: ReadingSink) -> ReaderStatus:

@@ -6,26 +6,27 @@ from copy import copy
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from ..config.model import BridgeConfig, DeliveryConfig, GatewayConfig, TriggerConfig
 from ..config.registry import Registry
-from ..contract.capabilities import Gathering, LimitingInFlight, pulls
+from ..contract import filters
+from ..contract.capabilities import Gathering, LimitingInFlight, offers, pulls
 from ..contract.clock import Clock
 from ..contract.component import BuildContext, ComponentRef, SourceRef
+from ..contract.config_model import BridgeConfig, DeliveryConfig, GatewayConfig, TriggerConfig
 from ..contract.config_node import Place, dotted
+from ..contract.filter_guard import FilterGuard
 from ..contract.interfaces import Admission, Filter, ReadingSink, Sink
 from ..contract.owner import Owner
+from ..contract.settings import Settings
 from ..delivery import Budget, Subscription, deliveries
 from ..delivery.dead_letter import DeadLetterWriter
 from ..delivery.deliveries import OrderKeyOf
-from ..pipeline import filters
 from ..pipeline.bridge import Bridge, Bridged
 from ..pipeline.broker import Broker, ReadingTrigger, Trigger
-from ..pipeline.guards import FilterGuard, GuardedObserver
+from ..pipeline.guards import GuardedObserver
 from ..pipeline.intake import BoundSource, SwitchableIntake
 from ..pipeline.metering import Meter
 from ..pipeline.tracing import Tracing
 from .durable_names import ConfigNames
-from .settings import Settings
 
 
 @dataclass(slots=True)
@@ -151,7 +152,7 @@ class Builder:
         names = {"broker": broker.name, "trigger": name}
         sink = self._make(config.subscriber, (*place, "subscriber"), wants_reply=True, **names)
         from_start = config.start == "earliest"
-        if isinstance(sink, ReadingSink):
+        if offers(sink, ReadingSink):
             options = {"attributes": dict(config.filter), "filters": [{r.name: r.raw} for r in config.filters]}
             return ReadingTrigger(name, broker, wanted, sink, from_start, options, guard)
         sinks = [sink]
@@ -232,8 +233,8 @@ def _with_window(policy: DeliveryConfig, sink: Sink) -> DeliveryConfig:
     """The policy with the number of concurrent attempts that suits this sink, unless the config sets one, but never
     more than the sink can have under way: an attempt that waits for a connection would waste its time, and a try."""
     wanted = policy.max_in_flight
-    if "max_in_flight" not in policy.model_fields_set and isinstance(sink, Gathering):
+    if "max_in_flight" not in policy.model_fields_set and offers(sink, Gathering):
         wanted = sink.in_flight or wanted
-    most = sink.most_in_flight if isinstance(sink, LimitingInFlight) else None
+    most = sink.most_in_flight if offers(sink, LimitingInFlight) else None
     wanted = min(wanted, most) if most else wanted
     return policy if wanted == policy.max_in_flight else policy.model_copy(update={"max_in_flight": wanted})

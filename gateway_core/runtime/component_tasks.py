@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import math
 from collections.abc import Awaitable, Callable, Coroutine
 from contextvars import Context
 from typing import Any, cast
@@ -12,8 +11,9 @@ from typing import Any, cast
 import anyio
 from anyio.abc import TaskGroup, TaskStatus
 
+from ..contract.component_errors import text_of_error
 from ..contract.errors import ConfigError, StartError, StorageError
-from ..pipeline.guards import text_of_error
+from ..contract.tasks import must_pass
 
 log = logging.getLogger("tidegate.plugins")
 
@@ -23,13 +23,6 @@ START_S = 120.0
 """A component that takes longer fails to start."""
 STOP_S = 30.0
 """A component that takes longer to stop, beyond the time for deliveries, is abandoned."""
-
-
-def must_pass(error: BaseException) -> bool:
-    """Whether an error ends the process or cancels this task, and not only what the task waits for."""
-    task = asyncio.current_task()
-    told = (task is not None and task.cancelling() > 0) or anyio.current_effective_deadline() == -math.inf
-    return isinstance(error, KeyboardInterrupt | GeneratorExit) or (isinstance(error, asyncio.CancelledError) and told)
 
 
 def plugin_of(component: object) -> str:
@@ -127,16 +120,3 @@ async def started(owner: str, start: Awaitable[None], within_s: float = START_S)
         raise StartError(f"{owner}: {text_of_error(e)}") from e
     finally:
         timers.pop().cancel()
-
-
-async def quietly(stop: Callable[[], Awaitable[Any]], owner: str = "a part", within_s: float | None = None) -> None:
-    """Stops a part. If that fails, it is logged, so that the others can be stopped."""
-    try:
-        with anyio.move_on_after(within_s) as scope:
-            await stop()
-        if scope.cancelled_caught:
-            log.error("%s did not stop within %g s, and is abandoned", owner, within_s)
-    except (Exception, asyncio.CancelledError) as e:
-        if must_pass(e):
-            raise
-        log.exception("%s failed to stop cleanly", owner)

@@ -10,12 +10,13 @@ from typing import Protocol, runtime_checkable
 
 import anyio
 
-from ..config.load import Loaded, load_all
-from ..config.model import GatewayConfig
+from ..config.load import load_all
 from ..config.registry import Registry
+from ..contract.config_model import GatewayConfig
 from ..contract.config_node import Node, Place
 from ..contract.errors import Fault
-from .settings import Settings
+from ..contract.loaded import Loaded
+from ..contract.settings import Settings
 
 
 @dataclass(frozen=True, slots=True)

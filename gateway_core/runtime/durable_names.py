@@ -10,9 +10,9 @@ from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
-from ..config.model import GatewayConfig
 from ..config.registry import Registry
 from ..contract.config_extension import ConfigFinding
+from ..contract.config_model import GatewayConfig
 from ..contract.config_node import Place
 from ..contract.durable import DurableName, Key, Noted
 from ..contract.files import private_folder

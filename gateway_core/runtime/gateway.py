@@ -14,24 +14,26 @@ import anyio
 from anyio.abc import TaskGroup
 
 from .. import __version__
-from ..config.model import GatewayConfig
 from ..config.registry import Registry
 from ..contract.clock import Clock, SystemClock
+from ..contract.condition import start_failure
+from ..contract.config_model import GatewayConfig
 from ..contract.config_node import Place
+from ..contract.data_folder import DataFolder
 from ..contract.errors import ConfigError, StartError, TidegateError
 from ..contract.services import RunningService
-from ..contract.status import ConfigStatus, GatewayStatus, ProcessStatus, TriggerStatus
+from ..contract.settings import Settings
+from ..contract.status import ConfigStatus, GatewayStatus, ProcessStatus, TriggerStatus, channel_state
+from ..contract.tasks import quietly
 from ..pipeline.broker import ReadingTrigger, Trigger
-from ..pipeline.infos import addresses, channel_state
+from ..pipeline.infos import addresses
 from .build import Builder, Built
-from .component_tasks import component_tasks, quietly
+from .component_tasks import component_tasks
 from .component_tasks import started as start_of
 from .config_read import ConfigRead, Reloader
-from .folder import DataFolder
 from .parts import Parts
 from .role import Role
-from .settings import Settings
-from .status import bridge_status, broker_status, orphan_status, start_failure, takes_events, with_failure
+from .status import bridge_status, broker_status, orphan_status, takes_events, with_failure
 
 log = logging.getLogger("tidegate")
 Task = Callable[[], Coroutine[Any, Any, None]]

@@ -13,7 +13,7 @@ import msgspec
 
 from ..contract.one_line import harmless, one_line
 from ..contract.options import redacted
-from .settings import Settings
+from ..contract.settings import Settings
 
 # below warnings, these only help their own developers
 _LOUD = ("aiokafka", "asyncio", "h2", "hpack", "httpcore", "httpx", "hypercorn", "py4j", "pyspark", "urllib3")

@@ -13,16 +13,17 @@ from typing import Protocol
 import anyio
 from anyio.abc import TaskGroup
 
-from ..contract.capabilities import Fetched, Joined, TakingOver, pulls
+from ..contract.capabilities import Fetched, Joined, TakingOver, offers, pulls
 from ..contract.interfaces import Sink
 from ..contract.owner import within
+from ..contract.tasks import quietly
 from ..delivery import Subscription
 from ..delivery.subscription import NO_FEED
 from ..pipeline.bridge import Bridged
 from ..pipeline.broker import Broker, ReadingTrigger, Trigger
 from ..pipeline.intake import BoundSource
 from .build import Built
-from .component_tasks import STOP_S, component_tasks, plugin_of, quietly, started
+from .component_tasks import STOP_S, component_tasks, plugin_of, started
 from .role import Role
 
 
@@ -241,7 +242,7 @@ async def _idle(subscriptions: list[Subscription]) -> None:
     """Stops new attempts; returns once none is under way."""
     for subscription in subscriptions:
         subscription.stop()
-        if isinstance(subscription.sink, Fetched):
+        if offers(subscription.sink, Fetched):
             subscription.sink.release()
     while any(s.busy for s in subscriptions):  # noqa: ASYNC110 once in a life; no event per attempt
         await anyio.sleep(0.01)

@@ -13,13 +13,13 @@ import asyncio
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from ..config.model import GatewayConfig
 from ..config.registry import Registry
 from ..contract.clock import SystemClock
+from ..contract.config_model import GatewayConfig
+from ..contract.data_folder import data_folder_faults
 from ..contract.errors import ConfigError, Fault, StartError
+from ..contract.settings import Settings
 from .build import Builder
-from .folder import data_folder_faults
-from .settings import Settings
 
 
 def of_settings(settings: Settings, registry: Registry) -> list[Fault]:

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from msgspec.structs import replace
 
-from ..config.model import TriggerConfig
-from ..contract.capabilities import Faulty
-from ..contract.condition import Condition
-from ..contract.config_node import Place
-from ..contract.status import BridgeStatus, BrokerStatus, TriggerStatus
+from ..contract.capabilities import Faulty, offers
+from ..contract.condition import Condition, orphan_condition
+from ..contract.config_model import TriggerConfig
+from ..contract.status import BridgeStatus, BrokerStatus, TriggerStatus, channel_state
 from ..pipeline.bridge import Bridged
 from ..pipeline.broker import Broker
-from ..pipeline.infos import addresses, channel_state, delivery_facts, source_errors, source_states
+from ..pipeline.infos import addresses, delivery_facts, source_errors, source_states
 
 
 def broker_status(broker: Broker) -> BrokerStatus:
@@ -44,11 +41,6 @@ def orphan_status(name: str, config: TriggerConfig) -> TriggerStatus:
     return TriggerStatus(name=name, broker=config.broker, ready=False, reason=reason, condition=condition, lag=0)
 
 
-def orphan_condition(config: TriggerConfig) -> Condition:
-    """The condition of a trigger whose broker does not exist."""
-    return Condition(False, f"broker {config.broker!r} does not exist", "BrokerNotFound")
-
-
 def bridge_condition(bridged: Bridged, running: bool) -> Condition:
     """Whether it is ready (an event that comes now can be carried to its sink), else why not."""
     s = bridged.bridge.subscription
@@ -62,7 +54,7 @@ def bridge_condition(bridged: Bridged, running: bool) -> Condition:
         return Condition(False, s.failures.last or "this machine is short of resources", "OutOfResources")
     if not running:
         return Condition(False, "not started", "NotStarted")
-    if isinstance(s.sink, Faulty) and (why := s.sink.fault):
+    if offers(s.sink, Faulty) and (why := s.sink.fault):
         return Condition(False, why, "SinkFails")
     error = source_errors([bridged.bound_source]).get(0)
     return Condition(False, error, "SourceFails") if error else Condition(True, "", "Carrying")
@@ -71,13 +63,6 @@ def bridge_condition(bridged: Bridged, running: bool) -> Condition:
 def takes_events(bridged: Bridged, running: bool) -> bool:
     """Whether the bridge's source works; the state of its sink does not matter here."""
     return running and not source_errors([bridged.bound_source]) and "sink" not in bridged.bridge.faults
-
-
-def start_failure(failed: Mapping[Place, str], section: str, name: str) -> str:
-    """Why a part of this entry could not be started by the last reload (`failed`), "" if all of it runs. A dead letter
-    that could not be replaced does not count: the previous one is still in use."""
-    mine = (text for place, text in failed.items() if place[:2] == (section, name) and place[2:] != ("dead_letter",))
-    return next(mine, "")
 
 
 def with_failure(entry: BrokerStatus, failure: str) -> BrokerStatus:

@@ -6,8 +6,8 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import combinations, product
 from typing import NamedTuple, Protocol, runtime_checkable
 
-from gateway_core.config.model import GatewayConfig
 from gateway_core.contract.component import AuthenticatorRef, SourceRef
+from gateway_core.contract.config_model import GatewayConfig
 from gateway_core.contract.config_node import Place
 
 from .config import AccessConfig

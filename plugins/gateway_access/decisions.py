@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from gateway_core.config.model import GatewayConfig
 from gateway_core.contract.component import BuildContext, SourceRef
+from gateway_core.contract.config_model import GatewayConfig
 from gateway_core.contract.config_node import Place, dotted
 from gateway_core.contract.event import Event
 from gateway_core.contract.identity import ANONYMOUS, Identity

@@ -12,11 +12,11 @@ from collections.abc import Iterator
 from functools import cache
 from typing import Any
 
-from gateway_transport.set_options import SetOption, set_options
 from pydantic import BaseModel
 
-from gateway_core.config.model import GatewayConfig
 from gateway_core.contract.config_extension import ConfigFinding
+from gateway_core.contract.config_model import GatewayConfig
+from gateway_core.contract.config_walk import SetOption, set_options
 
 from .config import AccessConfig
 from .quota_config import LimitConfig

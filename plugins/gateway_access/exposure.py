@@ -7,9 +7,10 @@ from typing import Protocol, runtime_checkable
 
 from gateway_serving.hosts import is_loopback
 
-from gateway_core.config.model import GatewayConfig
+from gateway_core.contract.capabilities import offers
 from gateway_core.contract.component import ComponentRef
 from gateway_core.contract.config_extension import ConfigFinding
+from gateway_core.contract.config_model import GatewayConfig
 from gateway_core.contract.config_node import Place
 from gateway_core.contract.errors import StartError
 
@@ -36,7 +37,7 @@ class LettingIn(Protocol):
 
 def is_open(options: object) -> bool:
     """Whether clients on other machines come in without proving anything, although the config does not say so."""
-    if not isinstance(options, LettingIn) or options.listen is None or options.anonymous or options.closed:
+    if not offers(options, LettingIn) or options.listen is None or options.anonymous or options.closed:
         return False
     return not is_loopback(options.listen.rpartition(":")[0].strip("[]"))
 

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 from gateway_core.contract.hookspecs import hookimpl
 
 if TYPE_CHECKING:
-    from gateway_core.config.model import GatewayConfig
     from gateway_core.contract.component import BuildContext, SourceRef
     from gateway_core.contract.config_extension import ConfigFinding, ConfigSection
+    from gateway_core.contract.config_model import GatewayConfig
     from gateway_core.contract.interfaces import Admission
 
 

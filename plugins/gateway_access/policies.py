@@ -11,17 +11,17 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from gateway_core.config.faults import near
-from gateway_core.config.model import EntryConfig, GatewayConfig
+from gateway_core.contract.authenticator import Forbidden
 from gateway_core.contract.capabilities import Listening
 from gateway_core.contract.component import BuildContext, SourceRef
 from gateway_core.contract.config_extension import ConfigFinding
+from gateway_core.contract.config_model import EntryConfig, GatewayConfig
 from gateway_core.contract.config_node import Place
 from gateway_core.contract.errors import Refused
 from gateway_core.contract.event import Event
+from gateway_core.contract.faults import near
 from gateway_core.contract.interfaces import Admission
 
-from .authenticator import Forbidden
 from .config import AccessConfig
 from .denials import recorder
 from .policy import ANONYMOUS_WORD, AllowConfig, Policies, subjects_of

@@ -12,17 +12,16 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, StrictBool, StrictInt, StrictStr, field_validator, model_validator
 
+from gateway_core.contract.authenticator import Forbidden
 from gateway_core.contract.component import BuildContext, Config, FilterRef
+from gateway_core.contract.component_errors import Errors
 from gateway_core.contract.event import Event
+from gateway_core.contract.filters import every
 from gateway_core.contract.identity import Identity
 from gateway_core.contract.interfaces import Filter
 from gateway_core.contract.normal_form import normal_form
 from gateway_core.contract.one_line import one_line
 from gateway_core.contract.owner import within
-from gateway_core.pipeline.filters import every
-from gateway_core.pipeline.guards import Errors
-
-from .authenticator import Forbidden
 
 ANONYMOUS_WORD = "anonymous"
 """The word in `from` for senders without credentials. Nothing else there stands for them, not even `*`."""

@@ -10,12 +10,12 @@ import socket
 from collections.abc import Callable, Sequence
 from functools import lru_cache, partial
 
+from gateway_core.contract.authenticator import TooManyRequests
 from gateway_core.contract.component import BuildContext
 from gateway_core.contract.errors import Refused
 from gateway_core.contract.event import Event, Message, text_of
 from gateway_core.contract.identity import ANONYMOUS, Identity
 
-from .authenticator import TooManyRequests
 from .bucket import Bucket, Table
 from .quota_config import LimitConfig, OverrideConfig, QuotaConfig, fitting
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gateway_core.config.model import GatewayConfig
 from gateway_core.contract.component import SourceRef
 from gateway_core.contract.config_extension import ConfigFinding
+from gateway_core.contract.config_model import GatewayConfig
 from gateway_core.contract.config_node import Place
 
 from .config import AccessConfig

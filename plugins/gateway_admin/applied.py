@@ -14,7 +14,7 @@ from gateway_file.private_files import replace_file, sync_directory
 
 from gateway_core.contract.errors import Fault, StartError
 from gateway_core.contract.files import private_folder
-from gateway_core.runtime.settings import Settings
+from gateway_core.contract.settings import Settings
 
 _PAUSED = "paused.json"
 

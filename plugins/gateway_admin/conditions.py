@@ -13,10 +13,10 @@ import anyio
 import anyio.lowlevel
 
 from gateway_core.contract.clock import Clock
-from gateway_core.contract.condition import Condition
+from gateway_core.contract.condition import Condition, orphan_condition, start_failure
+from gateway_core.contract.status import channel_state
 from gateway_core.pipeline.broker import ReadingTrigger
-from gateway_core.pipeline.infos import channel_state
-from gateway_core.runtime.status import bridge_condition, orphan_condition, start_failure
+from gateway_core.runtime.status import bridge_condition
 
 from . import policies
 from .generations import RUNNING, SECTIONS, Generations, Key, singular

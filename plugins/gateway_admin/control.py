@@ -16,16 +16,15 @@ from typing import Any, Literal
 import anyio
 from anyio import to_thread
 
-from gateway_core.config.load import Loaded
-from gateway_core.config.model import is_name
-from gateway_core.config.report import locate, written
+from gateway_core.contract.condition import start_failure
 from gateway_core.contract.config_extension import ConfigFinding
-from gateway_core.contract.config_node import Node
+from gateway_core.contract.config_model import is_name
+from gateway_core.contract.config_node import Node, locate, written
 from gateway_core.contract.errors import ConfigError, Fault, StartError
+from gateway_core.contract.loaded import Loaded
 from gateway_core.pipeline.broker import ReadingTrigger
 from gateway_core.runtime.config_read import Reloader
 from gateway_core.runtime.gateway import Gateway
-from gateway_core.runtime.status import start_failure
 
 from .applied import Applied
 from .documents import Triggers, not_permitted, plain

@@ -11,9 +11,9 @@ from typing import Any
 
 from gateway_core.config.documents import kind_of
 from gateway_core.config.registry import Registry
-from gateway_core.config.yaml import read
 from gateway_core.contract.config_extension import DocumentKind
 from gateway_core.contract.config_node import Node
+from gateway_core.contract.config_yaml import read
 from gateway_core.contract.errors import ConfigError, Fault
 
 from .permits import Permits

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from gateway_core.config.model import GatewayConfig
+from gateway_core.contract.config_model import GatewayConfig
 
 from .policies import POLICIES
 

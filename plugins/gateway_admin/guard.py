@@ -24,7 +24,7 @@ from .roles import Role, may
 from .routes import JSON, YAML, Problem, Request
 
 if TYPE_CHECKING:
-    from gateway_core.runtime.settings import Settings
+    from gateway_core.contract.settings import Settings
 
 MAX_BODY = 1024 * 1024
 _SAFE = ("GET", "HEAD")

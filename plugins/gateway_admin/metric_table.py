@@ -13,6 +13,8 @@ from typing import Any, Literal
 
 from gateway_core.contract.record import Record, fields
 from gateway_core.contract.status import (
+    BUSY_PER_S,
+    ONE_OF,
     BridgeStatus,
     BrokerStatus,
     ChannelStatus,
@@ -24,7 +26,6 @@ from gateway_core.contract.status import (
     SourceStatus,
     TriggerStatus,
 )
-from gateway_core.pipeline.metering import BUSY_PER_S, ONE_OF
 
 Found = Iterator[tuple[tuple[str, ...], Any]]
 """Records of one kind, each with the values of its labels."""
@@ -201,39 +202,53 @@ METRICS = (
         "Number of the running config: 1 at the start, increased by each reload.",
     ),
     _gauge(
-        *(GATEWAY, "tidegate_config_last_reload_successful", lambda status: int(not status.config.error)),
+        GATEWAY,
+        "tidegate_config_last_reload_successful",
+        lambda status: int(not status.config.error),
         "0 while the latest config has errors and the previous one is still running.",
     ),
     # -- brokers
     _gauge(BROKER, "tidegate_broker_ready", _true("ready"), "1 while the broker accepts events."),
     _counter(BROKER, "tidegate_broker_events_accepted_total", "accepted", otel=CONSUMED),
     _counter(
-        *(BROKER, "tidegate_broker_events_refused_total", "refused"),
+        BROKER,
+        "tidegate_broker_events_refused_total",
+        "refused",
         "Malformed inputs (HTTP: 4xx responses).",
     ),
     _counter(BROKER, "tidegate_broker_events_unrouted_total", "unrouted"),
     _counter(
-        *(BROKER, "tidegate_broker_attempts_failed_total", "failed"),
+        BROKER,
+        "tidegate_broker_attempts_failed_total",
+        "failed",
         "Failed attempts of sources that deliver events themselves, because their sender waits for the response (Fn).",
     ),
     _counter(
-        *(BROKER, "tidegate_broker_events_dead_lettered_total", "dead_lettered_by_stage"),
+        BROKER,
+        "tidegate_broker_events_dead_lettered_total",
+        "dead_lettered_by_stage",
         "Events that sources wrote to the broker's dead letter, " + _STAGES,
         by="stage",
     ),
     _histogram(
-        *(BROKER, "tidegate_broker_accept_duration_seconds", "accept"),
+        BROKER,
+        "tidegate_broker_accept_duration_seconds",
+        "accept",
         "Time from receiving an event (or a batch) until it is in stable storage." + _SAMPLED,
         otel=OPERATION,
     ),
     _gauge(CHANNEL, "tidegate_channel_writable", _true("writable"), "1 while events can be written."),
     _counter(
-        *(CHANNEL, "tidegate_channel_events_failed_total", "failed"),
+        CHANNEL,
+        "tidegate_channel_events_failed_total",
+        "failed",
         "Events that could not be stored; their sender got an error (HTTP: 503).",
     ),
     _gauge(CHANNEL, "tidegate_channel_events", "events"),
     _gauge(
-        *(CHANNEL, "tidegate_channel_quarantined_events", _fact("quarantined")),
+        CHANNEL,
+        "tidegate_channel_quarantined_events",
+        _fact("quarantined"),
         "Events that the log can no longer read: see `tidegate log quarantine list`.",
     ),
     _gauge(CHANNEL, "tidegate_channel_size_bytes", "bytes"),
@@ -247,23 +262,31 @@ METRICS = (
     # -- triggers
     _gauge(TRIGGER, "tidegate_trigger_ready", _true("ready"), "1 while events can be delivered to the subscriber."),
     _gauge(
-        *(TRIGGER, "tidegate_trigger_paused", _true("paused")),
+        TRIGGER,
+        "tidegate_trigger_paused",
+        _true("paused"),
         "1 while nothing is sent because an operator paused it.",
     ),
     _gauge(
-        *(TRIGGER, "tidegate_trigger_blocked", _true("blocked")),
+        TRIGGER,
+        "tidegate_trigger_blocked",
+        _true("blocked"),
         "1 while nothing is sent because the dead letter can't be written.",
     ),
     _counter(TRIGGER, "tidegate_trigger_events_delivered_total", "delivered"),
     _counter(TRIGGER, "tidegate_trigger_attempts_total", "attempts", otel=SENT),
     _counter(TRIGGER, "tidegate_trigger_retries_total", "retried"),
     _counter(
-        *(TRIGGER, "tidegate_trigger_events_dead_lettered_total", "dead_lettered_by_stage"),
+        TRIGGER,
+        "tidegate_trigger_events_dead_lettered_total",
+        "dead_lettered_by_stage",
         "Events written to the dead letter, " + _STAGES,
         by="stage",
     ),
     _counter(
-        *(TRIGGER, "tidegate_trigger_filter_errors_total", "filter_errors"),
+        TRIGGER,
+        "tidegate_trigger_filter_errors_total",
+        "filter_errors",
         "Events on which the filter raised an error; they go to the dead letter.",
     ),
     _gauge(TRIGGER, "tidegate_trigger_events_in_flight", "in_flight"),
@@ -272,12 +295,16 @@ METRICS = (
         TRIGGER, "tidegate_trigger_lag_events", "lag", "Events in the channel that the trigger has not processed yet."
     ),
     _histogram(
-        *(TRIGGER, "tidegate_trigger_attempt_duration_seconds", "attempt"),
+        TRIGGER,
+        "tidegate_trigger_attempt_duration_seconds",
+        "attempt",
         "Duration of an attempt." + _SAMPLED,
         otel=OPERATION,
     ),
     _histogram(
-        *(TRIGGER, "tidegate_trigger_delivery_duration_seconds", "delivery"),
+        TRIGGER,
+        "tidegate_trigger_delivery_duration_seconds",
+        "delivery",
         "Time from an event's arrival (channel kafka: from reading it) until the subscriber accepted it." + _SAMPLED,
         otel=PROCESSED,
     ),
@@ -307,12 +334,16 @@ METRICS = (
     # -- bridges
     _gauge(BRIDGE, "tidegate_bridge_ready", _true("ready"), "1 while the bridge passes events on."),
     _gauge(
-        *(BRIDGE, "tidegate_bridge_blocked", _true("blocked")),
+        BRIDGE,
+        "tidegate_bridge_blocked",
+        _true("blocked"),
         "1 while nothing is sent because the dead letter can't be written.",
     ),
     _counter(BRIDGE, "tidegate_bridge_events_accepted_total", "accepted", otel=CONSUMED),
     _counter(
-        *(BRIDGE, "tidegate_bridge_events_refused_total", "refused"),
+        BRIDGE,
+        "tidegate_bridge_events_refused_total",
+        "refused",
         "Malformed inputs (HTTP: 4xx responses).",
     ),
     _counter(BRIDGE, "tidegate_bridge_events_unwanted_total", "unwanted"),
@@ -321,23 +352,31 @@ METRICS = (
     _counter(BRIDGE, "tidegate_bridge_attempts_total", "attempts", otel=SENT),
     _counter(BRIDGE, "tidegate_bridge_retries_total", "retried"),
     _counter(
-        *(BRIDGE, "tidegate_bridge_events_dead_lettered_total", "dead_lettered_by_stage"),
+        BRIDGE,
+        "tidegate_bridge_events_dead_lettered_total",
+        "dead_lettered_by_stage",
         "Events written to the dead letter, " + _STAGES,
         by="stage",
     ),
     _counter(
-        *(BRIDGE, "tidegate_bridge_filter_errors_total", "filter_errors"),
+        BRIDGE,
+        "tidegate_bridge_filter_errors_total",
+        "filter_errors",
         "Events on which the filter raised an error; they are kept.",
     ),
     _gauge(BRIDGE, "tidegate_bridge_events_in_flight", "in_flight"),
     _gauge(BRIDGE, "tidegate_bridge_events_waiting", "waiting"),
     _histogram(
-        *(BRIDGE, "tidegate_bridge_attempt_duration_seconds", "attempt"),
+        BRIDGE,
+        "tidegate_bridge_attempt_duration_seconds",
+        "attempt",
         "Duration of an attempt." + _SAMPLED,
         otel=OPERATION,
     ),
     _histogram(
-        *(BRIDGE, "tidegate_bridge_delivery_duration_seconds", "delivery"),
+        BRIDGE,
+        "tidegate_bridge_delivery_duration_seconds",
+        "delivery",
         "Time from an event's arrival at the gateway until the sink accepted it." + _SAMPLED,
         otel=PROCESSED,
     ),
@@ -350,23 +389,33 @@ METRICS = (
     _gauge(PROCESS, "process_max_fds", "max_fds"),
     _gauge(PROCESS, "process_start_time_seconds", "started_s"),
     _gauge(
-        *(PROCESS, "tidegate_connections", _fact("connections")),
+        PROCESS,
+        "tidegate_connections",
+        _fact("connections"),
         "Connections to all listeners, including TLS handshakes.",
     ),
     _counter(
-        *(PROCESS, "tidegate_connections_cut_total", _fact("connections_cut")),
+        PROCESS,
+        "tidegate_connections_cut_total",
+        _fact("connections_cut"),
         "Connections closed while idle, or refused, because of a shortage of file descriptors.",
     ),
     _gauge(
-        *(PROCESS, "tidegate_unfinished_bytes", _fact("unfinished_bytes")),
+        PROCESS,
+        "tidegate_unfinished_bytes",
+        _fact("unfinished_bytes"),
         "Memory for incomplete requests of all listeners (`limits.max_unfinished_bytes`).",
     ),
     _counter(
-        *(PROCESS, "tidegate_unfinished_refused_total", _fact("unfinished_refused")),
+        PROCESS,
+        "tidegate_unfinished_refused_total",
+        _fact("unfinished_refused"),
         "Requests refused because incomplete requests needed too much memory, the slowest first.",
     ),
     _counter(
-        *(PROCESS, "tidegate_values_left_out_total", _fact("values_left_out")),
+        PROCESS,
+        "tidegate_values_left_out_total",
+        _fact("values_left_out"),
         "Optional attributes of events, in any encoding, left out because their value was invalid.",
     ),
 )

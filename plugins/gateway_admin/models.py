@@ -82,7 +82,13 @@ def _counts(name: str, kind: type[Record], *names: str) -> type[Model]:
 
 _DELIVERIES = ("delivered", "attempts", "retried", "dead_lettered", "in_flight", "waiting", "lag")
 BrokerCounts = _counts(
-    *("BrokerCounts", BrokerStatus, "accepted", "refused", "unrouted", "failed", "dead_lettered"),
+    "BrokerCounts",
+    BrokerStatus,
+    "accepted",
+    "refused",
+    "unrouted",
+    "failed",
+    "dead_lettered",
 )
 TriggerCounts = _counts("TriggerCounts", TriggerStatus, *_DELIVERIES)
 BridgeCounts = _counts("BridgeCounts", BridgeStatus, *_DELIVERIES, "accepted", "unwanted", "refused", "failed")

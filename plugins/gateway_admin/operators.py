@@ -1,6 +1,6 @@
 """Operators: whom the config lets call the admin API, besides those who have a token of the gateway.
 
-Any authenticator of an ingress can prove who they are (`gateway_access.authenticator`).
+Any authenticator of an ingress can prove who they are (`gateway_core.contract.authenticator`).
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from dataclasses import replace
 from inspect import isawaitable
 
 from anyio.abc import TaskGroup
-from gateway_access.authenticator import Authenticator, Presented
-from gateway_access.peer import Peer
 from gateway_serving.unexpected import log_unexpected
 
+from gateway_core.contract.authenticator import Authenticator, Presented
 from gateway_core.contract.component import BuildContext
 from gateway_core.contract.errors import Overloaded, Refused
 from gateway_core.contract.event import Message
+from gateway_core.contract.peer import Peer
 
 from .callers import CHALLENGE, SEND, WRONG, Caller, bearer, unknown
 from .operators_config import OperatorsConfig

@@ -15,7 +15,7 @@ from gateway_core.contract.identity import Identity
 from .roles import ROLES, Role
 
 if TYPE_CHECKING:
-    from gateway_core.config.model import GatewayConfig
+    from gateway_core.contract.config_model import GatewayConfig
 
 SECTION = "operators"
 _OF_BODIES = ("hmac", "standard_webhooks")

@@ -8,7 +8,7 @@ from typing import Any
 
 from gateway_serving.slices import Steps
 
-from gateway_core.contract.capabilities import Measured
+from gateway_core.contract.capabilities import Measured, offers
 from gateway_core.contract.component import Component, OwnMetric
 from gateway_core.contract.record import DETAILS
 from gateway_core.pipeline.broker import Trigger
@@ -28,7 +28,7 @@ def own_metrics(built: Built) -> Steps[dict[str, Any]]:
     """The numbers of all components of a gateway, by section, name and place (`GatewayStatus.measured`), in steps."""
     found: dict[str, Any] = {}
     for (section, name, place), part in _components(built):
-        if isinstance(part, Measured):
+        if offers(part, Measured):
             with suppress(Exception):  # one that raises must not hide the others
                 numbers = dict(part.metrics())
                 places = found.setdefault(section, {}).setdefault(name, {})

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel, RootModel
 
-from gateway_core.config.model import TriggerConfig
-from gateway_core.config.resolve import written_refs
+from gateway_core.contract.annotations import written_refs
 from gateway_core.contract.component import ComponentRef, Config
 from gateway_core.contract.config_extension import ConfigFinding
+from gateway_core.contract.config_model import TriggerConfig
 from gateway_core.contract.config_node import Node, Place, dotted
 from gateway_core.contract.errors import Fault
 
@@ -24,8 +24,8 @@ from .link_local import is_metadata_host
 from .places import places
 
 if TYPE_CHECKING:
-    from gateway_core.config.model import GatewayConfig
-    from gateway_core.config.registry import Registry
+    from gateway_core.contract.config_model import GatewayConfig
+    from gateway_core.contract.configs import Registry
 
 SECTION = "apply"
 ENTRY = "allow"

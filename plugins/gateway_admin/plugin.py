@@ -10,12 +10,12 @@ from gateway_core.contract.component import Command
 from gateway_core.contract.hookspecs import hookimpl
 
 if TYPE_CHECKING:
-    from gateway_core.config.model import GatewayConfig
     from gateway_core.contract.config_extension import ConfigFinding, ConfigSection
+    from gateway_core.contract.config_model import GatewayConfig
     from gateway_core.contract.errors import Fault, Probe
     from gateway_core.contract.services import RunningService, Service
+    from gateway_core.contract.settings import Settings
     from gateway_core.runtime.gateway import Gateway
-    from gateway_core.runtime.settings import Settings
 
 _APPLY = "Create or change triggers of a running gateway, all or none: a section `triggers:`, or Knative manifests."
 

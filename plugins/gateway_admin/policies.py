@@ -12,8 +12,8 @@ from gateway_access.config import AccessConfig
 from gateway_access.policies import SECTION, PolicyConfig, policies_of, takes_senders
 from gateway_access.policy import subjects_of
 
-from gateway_core.config.model import GatewayConfig
 from gateway_core.contract.condition import Condition
+from gateway_core.contract.config_model import GatewayConfig
 
 POLICIES = SECTION
 AUTHENTICATION, SUBJECTS, OF_BROKER = "AuthenticationEnabled", "SubjectsResolved", "EventPoliciesReady"

@@ -14,9 +14,9 @@ from gateway_file.private_files import keep_private, no_room
 from gateway_serving.slices import at_once
 from gateway_serving.unexpected import log_unexpected
 
-from gateway_core.config.load import Loaded
 from gateway_core.contract.component import BuildContext
 from gateway_core.contract.errors import ConfigError, Fault, StartError
+from gateway_core.contract.loaded import Loaded
 from gateway_core.contract.services import RunningService
 from gateway_core.runtime.gateway import Gateway
 

@@ -6,10 +6,10 @@ import dataclasses
 from collections.abc import Collection, Iterator
 from pathlib import Path
 
-from gateway_core.config.load import Loaded
-from gateway_core.config.yaml import read
 from gateway_core.contract.config_node import dotted
+from gateway_core.contract.config_yaml import read
 from gateway_core.contract.errors import Fault
+from gateway_core.contract.loaded import Loaded
 
 from .applied import Applied
 from .permits import Permits

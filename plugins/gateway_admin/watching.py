@@ -76,13 +76,21 @@ def watching_routes(
 
     return [
         Route(
-            *("GET", "/status", show, "The full status of the gateway", {200: GatewayStatus}),
+            "GET",
+            "/status",
+            show,
+            "The full status of the gateway",
+            {200: GatewayStatus},
             problems=[400],
             query={name: f"{about} Of the triggers; the rest is there in any case." for name, about in PAGING.items()},
             role="viewer",
         ),
         Route(
-            *("GET", "/metrics", measure, "Metrics for Prometheus", {200: Text("text/plain")}),
+            "GET",
+            "/metrics",
+            measure,
+            "Metrics for Prometheus",
+            {200: Text("text/plain")},
             problems=[404],
             role="metrics",
         ),

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any, Literal
 from weakref import WeakMethod, WeakValueDictionary
 
+from gateway_core.contract.clock import rfc3339
 from gateway_core.contract.one_line import one_line
-from gateway_core.delivery.dead_letter import rfc3339
 
 from .denials import SUMMARY_S, Denials
 from .files import LineFile, audit_file
@@ -101,7 +101,8 @@ class AuditLog:
             if not self._lost:
                 log.error(
                     "can't write the audit log %s: %s: make room there; what happens meanwhile is not recorded",
-                    *(self._file.path, e.strerror or e),
+                    self._file.path,
+                    e.strerror or e,
                 )
             self._lost += 1
             self._file.close()

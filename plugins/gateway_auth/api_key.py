@@ -13,9 +13,9 @@ from typing import NamedTuple
 from urllib.parse import unquote
 
 from anyio.abc import TaskGroup
-from gateway_access.authenticator import Unauthenticated
 from gateway_transport.renewed import Renewed
 
+from gateway_core.contract.authenticator import Unauthenticated
 from gateway_core.contract.component import BuildContext
 from gateway_core.contract.errors import Overloaded
 from gateway_core.contract.event import Message
@@ -66,7 +66,7 @@ class _Keys:
 
 
 class ApiKeyAuthenticator:
-    """`gateway_access.authenticator.Authenticator`."""
+    """`gateway_core.contract.authenticator.Authenticator`."""
 
     def __init__(self, options: ApiKeyConfig, context: BuildContext) -> None:
         self.challenge = f'ApiKey realm="tidegate", header="{options.header}"'
@@ -88,11 +88,11 @@ class ApiKeyAuthenticator:
 
     @property
     def presented_in(self) -> tuple[bytes | None, str | None]:
-        """See `gateway_access.authenticator.Presented`."""
+        """See `gateway_core.contract.authenticator.Presented`."""
         return self._header, self._query
 
     def recognize(self, request: Message) -> Identity | None:
-        """See `gateway_access.authenticator.Recognizing`."""
+        """See `gateway_core.contract.authenticator.Recognizing`."""
         presented = None
         wanted = self._header
         for name, value in request.headers:

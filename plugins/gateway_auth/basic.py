@@ -18,10 +18,10 @@ from typing import Any
 import anyio
 from anyio import CapacityLimiter, to_thread
 from anyio.abc import TaskGroup
-from gateway_access.authenticator import Unauthenticated
 from gateway_access.quota import network_of
 from gateway_transport.renewed import Renewed
 
+from gateway_core.contract.authenticator import Unauthenticated
 from gateway_core.contract.component import BuildContext
 from gateway_core.contract.errors import Overloaded
 from gateway_core.contract.event import Message
@@ -51,7 +51,7 @@ class _Check:
 
 
 class BasicAuthenticator:
-    """`gateway_access.authenticator.Authenticator`."""
+    """`gateway_core.contract.authenticator.Authenticator`."""
 
     def __init__(self, options: BasicConfig, context: BuildContext) -> None:
         self.challenge = f'Basic realm="{options.realm}", charset="UTF-8"'
@@ -97,7 +97,7 @@ class BasicAuthenticator:
         self._wrong.clear()
 
     def recognize(self, request: Message) -> Identity | None:
-        """See `gateway_access.authenticator.Recognizing`."""
+        """See `gateway_core.contract.authenticator.Recognizing`."""
         found = [value for name, value in request.headers if name == b"authorization"]
         if len(found) != 1 or found[0][: len(_SCHEME)].lower() != _SCHEME or self._renewed is None:
             return None

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 from gateway_access.config import AccessConfig
 
-from gateway_core.config.model import GatewayConfig
 from gateway_core.contract.config_extension import ConfigFinding
+from gateway_core.contract.config_model import GatewayConfig
 
 from .mtls_check import sources
 from .signing_secrets import SignedConfig

@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated
 
-from gateway_transport.needed_files import FileFault
 from pydantic import AfterValidator, Field
 
 from gateway_core.contract.component import Config
 from gateway_core.contract.config_node import Place
+from gateway_core.contract.needed_files import FileFault
 
 
 def _header(text: str) -> str:
@@ -37,7 +37,7 @@ class ApiKeyConfig(Config):
     """A query parameter that may have the key instead, for senders that can't set a header."""
 
     def file_faults(self) -> Iterator[FileFault]:
-        """See `gateway_transport.needed_files.NeedsFiles`."""
+        """See `gateway_core.contract.needed_files.NeedsFiles`."""
         from .edited_file import BadFile, read_bytes
         from .keys import read_keys
 
@@ -71,7 +71,7 @@ class BasicConfig(Config):
     its places to others."""
 
     def file_faults(self) -> Iterator[FileFault]:
-        """See `gateway_transport.needed_files.NeedsFiles`."""
+        """See `gateway_core.contract.needed_files.NeedsFiles`."""
         from .edited_file import BadFile, read_bytes
         from .passwords import read_users
 

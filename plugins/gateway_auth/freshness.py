@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable
 
-from gateway_access.authenticator import Unauthenticated
+from gateway_core.contract.authenticator import Unauthenticated
 
 _MOST_DIGITS = 12  # seconds until the year 33,658
 

@@ -7,9 +7,9 @@ import hmac
 from collections.abc import Sequence
 
 from anyio.abc import TaskGroup
-from gateway_access.authenticator import Unauthenticated
 from gateway_transport.signing_keys import SigningKeys
 
+from gateway_core.contract.authenticator import Unauthenticated
 from gateway_core.contract.component import BuildContext
 from gateway_core.contract.errors import Overloaded
 from gateway_core.contract.event import Message
@@ -51,7 +51,7 @@ class HmacAuthenticator:
         """Nothing to do."""
 
     def authenticate(self, request: Message) -> Identity | None:
-        """See `gateway_access.authenticator.Authenticator`."""
+        """See `gateway_core.contract.authenticator.Authenticator`."""
         written = only(request, self._header)
         if written is None:
             return None

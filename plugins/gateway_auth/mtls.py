@@ -12,15 +12,15 @@ from collections.abc import Callable, Sequence
 from typing import Annotated, Literal
 
 from anyio.abc import TaskGroup
-from gateway_access.authenticator import Forbidden
-from gateway_access.peer import Peer
 from gateway_access.subjects import is_reserved
 from pydantic import AfterValidator, Field, model_validator
 
+from gateway_core.contract.authenticator import Forbidden
 from gateway_core.contract.component import BuildContext, Config
 from gateway_core.contract.event import Message
 from gateway_core.contract.identity import Identity
 from gateway_core.contract.one_line import one_line
+from gateway_core.contract.peer import Peer
 
 from .certificate_names import Names, names_of
 
@@ -99,7 +99,7 @@ class MtlsAuthenticator:
         """Nothing to do."""
 
     def authenticate(self, request: Message) -> Identity | None:
-        """See `gateway_access.authenticator.Authenticator`."""
+        """See `gateway_core.contract.authenticator.Authenticator`."""
         peer = request.peer
         if not isinstance(peer, Peer):
             return None

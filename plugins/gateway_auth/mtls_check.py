@@ -7,9 +7,9 @@ from typing import Protocol, runtime_checkable
 
 from gateway_access.config import AccessConfig
 
-from gateway_core.config.model import GatewayConfig
 from gateway_core.contract.component import SourceRef
 from gateway_core.contract.config_extension import ConfigFinding
+from gateway_core.contract.config_model import GatewayConfig
 from gateway_core.contract.config_node import Place
 
 from .mtls import MtlsConfig

@@ -11,8 +11,8 @@ from gateway_core.contract.hookspecs import hookimpl
 if TYPE_CHECKING:
     from pydantic import BaseModel
 
-    from gateway_core.config.model import GatewayConfig
     from gateway_core.contract.config_extension import ConfigFinding
+    from gateway_core.contract.config_model import GatewayConfig
 
     from .config import ApiKeyConfig, BasicConfig
     from .hmac_config import HmacConfig

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 from gateway_access.compared import Found, compared
 
-from gateway_core.config.model import GatewayConfig
 from gateway_core.contract.config_extension import ConfigFinding
+from gateway_core.contract.config_model import GatewayConfig
 
 from .hmac_config import HmacConfig
 from .signing_secrets import SignedConfig

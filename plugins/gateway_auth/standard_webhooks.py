@@ -13,10 +13,10 @@ from collections.abc import Callable, Iterable
 from typing import Annotated, Literal
 
 from anyio.abc import TaskGroup
-from gateway_access.authenticator import Unauthenticated
 from gateway_transport.signing_keys import SigningKeys
 from pydantic import AfterValidator, Field, SecretStr
 
+from gateway_core.contract.authenticator import Unauthenticated
 from gateway_core.contract.component import BuildContext
 from gateway_core.contract.config_node import Place
 from gateway_core.contract.errors import MissingExtra, Overloaded
@@ -102,7 +102,7 @@ class StandardWebhooksAuthenticator:
         """Nothing to do."""
 
     def authenticate(self, request: Message) -> Identity | None:
-        """See `gateway_access.authenticator.Authenticator`."""
+        """See `gateway_core.contract.authenticator.Authenticator`."""
         written = only(request, self._signature)
         if written is None:
             return None

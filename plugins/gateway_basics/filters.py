@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from gateway_core.contract.component import BuildContext
 from gateway_core.contract.event import Event, text_of
+from gateway_core.contract.filters import Matches, all_of, attributes_filter, clause_of, joined_clause, on_attributes
 from gateway_core.contract.interfaces import Clause, Filter
-from gateway_core.pipeline.filters import Matches, all_of, attributes_filter, clause_of, joined_clause, on_attributes
 
 if TYPE_CHECKING:
     from .config import AttributesConfig, FilterConfig, FiltersConfig

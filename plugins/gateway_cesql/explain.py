@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from gateway_core.contract.event import Event
+from gateway_core.contract.filters import found_in
 from gateway_core.contract.interfaces import Clause
-from gateway_core.pipeline.filters import found_in
 
 from .compiler import conditions
 from .errors import CesqlError

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from gateway_core.contract.filters import all_of, has_value
 from gateway_core.contract.interfaces import Filter
-from gateway_core.pipeline.filters import all_of, has_value
 
 from .pattern import fixed_start
 from .tree import Attribute, Binary, In, Like, Literal, Logic, Node

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 import typer
 
-from gateway_core.cli.options import Json
+from gateway_core.contract.cli.options import Json
 
 from .run import CHECKS, Result, chosen, run
 from .sink import Sink

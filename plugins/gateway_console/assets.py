@@ -58,7 +58,11 @@ def asset_routes() -> list[Route]:
     """The route of all files. They hold nothing of the gateway's, so everyone may read them."""
     return [
         Route(
-            *("GET", f"{PATH}/{{name}}", _serve, "A file of the console", {200: Text("*/*")}),
+            "GET",
+            f"{PATH}/{{name}}",
+            _serve,
+            "A file of the console",
+            {200: Text("*/*")},
             open=True,
             described=False,
         )

@@ -11,7 +11,7 @@ from gateway_core.contract.component import Config
 from gateway_core.contract.config_extension import ConfigFinding
 
 if TYPE_CHECKING:
-    from gateway_core.config.model import GatewayConfig
+    from gateway_core.contract.config_model import GatewayConfig
 
 SECTION = "console"
 ENTRY = "hide"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from gateway_core.delivery.dead_letter import rfc3339
+from gateway_core.contract.clock import rfc3339
 from gateway_core.pipeline.broker import Trigger
 from gateway_core.runtime.gateway import Gateway
 

@@ -39,7 +39,7 @@ def live(path: str, show: Show, sampler: Sampler, summary: str, every_s: float =
 def stream(path: str, handler: Handler, summary: str) -> Route:
     """The route of a stream below `/console`, which `handler` answers with `streamed`. It is for viewers."""
     return Route(
-        *("GET", f"{ROOT}{path}", handler, summary, {200: Text(MEDIA)}), role="viewer", tell=tell, described=False
+        "GET", f"{ROOT}{path}", handler, summary, {200: Text(MEDIA)}, role="viewer", tell=tell, described=False
     )
 
 

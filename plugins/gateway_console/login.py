@@ -105,7 +105,11 @@ def login_routes(admin: AdminService) -> list[Route]:
     return [
         Route("GET", LOGIN, show, "The login page", {200: Text(HTML)}, open=True, tell=tell, described=False),
         Route(
-            *("POST", LOGIN, log_in, "Log in", {303: None}),
+            "POST",
+            LOGIN,
+            log_in,
+            "Log in",
+            {303: None},
             open=True,
             takes=[FORM],
             action="console.login",
@@ -114,7 +118,11 @@ def login_routes(admin: AdminService) -> list[Route]:
         ),
         action("/logout", log_out, "Log out", role="metrics"),
         Route(
-            *("POST", "/api/v1/console/link", link, "A link that logs in to the console once", {200: Link}),
+            "POST",
+            "/api/v1/console/link",
+            link,
+            "A link that logs in to the console once",
+            {200: Link},
             role="viewer",
             action="console.link",
         ),

@@ -147,14 +147,18 @@ def own_path(text: str) -> str:
 
 def page(path: str, handler: Handler, summary: str, *, role: Role = "viewer") -> Route:
     """The route of a page below `/console`."""
-    return Route(*("GET", f"{ROOT}{path}", handler, summary, {200: Text(HTML)}), role=role, tell=tell, described=False)
+    return Route("GET", f"{ROOT}{path}", handler, summary, {200: Text(HTML)}, role=role, tell=tell, described=False)
 
 
 def action(path: str, handler: Handler, summary: str, *, role: Role, audit: str = "") -> Route:
     """The route of a form below `/console`: it takes a POST. `audit` is the audit log's word for what it changes; a
     form that changes nothing has none."""
     return Route(
-        *("POST", f"{ROOT}{path}", handler, summary, {200: Text(HTML)}),
+        "POST",
+        f"{ROOT}{path}",
+        handler,
+        summary,
+        {200: Text(HTML)},
         role=role,
         takes=[FORM],
         action=audit,

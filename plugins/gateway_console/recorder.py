@@ -18,10 +18,9 @@ from gateway_inspect.service import InspectService
 from gateway_inspect.tap.taps import Taps
 from gateway_transport.witness import Origin
 
-from gateway_core.contract.event import Event
+from gateway_core.contract.event import Event, id_of
 from gateway_core.contract.identity import Identity
 from gateway_core.contract.interfaces import Observer, Outcome
-from gateway_core.delivery.failures import id_of
 from gateway_core.runtime.gateway import Gateway
 
 from .origins import Origins

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from gateway_core.config.model import GatewayConfig
 from gateway_core.contract.config_extension import ConfigFinding
+from gateway_core.contract.config_model import GatewayConfig
 
 READABLE = ("deadletter", "file", "stdout")
 """Those that `tidegate dlq` reads, and the one that a person sees."""

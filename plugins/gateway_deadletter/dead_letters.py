@@ -19,16 +19,16 @@ from typing import Any, Protocol, runtime_checkable
 
 from gateway_cloudevents import event_json
 
-from gateway_core.cli.common import CommandError
-from gateway_core.config.model import GatewayConfig
-from gateway_core.config.registry import Registry
 from gateway_core.contract.capabilities import DeadLetterStore, GivenUpCount, TellsGivenUp
-from gateway_core.contract.clock import Clock, SystemClock
+from gateway_core.contract.cli.common import CommandError
+from gateway_core.contract.clock import Clock, SystemClock, rfc3339
 from gateway_core.contract.component import BuildContext, DeadLetterRef
+from gateway_core.contract.config_model import GatewayConfig
+from gateway_core.contract.configs import Registry
+from gateway_core.contract.dead_letter_facts import without_facts
 from gateway_core.contract.errors import MissingExtra, StorageError
 from gateway_core.contract.event import Event, text_of
 from gateway_core.contract.outcome import Stage
-from gateway_core.delivery.dead_letter import rfc3339, without_facts
 
 from .durable import Left, left_behind
 from .encryption import Keys

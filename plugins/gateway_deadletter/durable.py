@@ -19,7 +19,7 @@ from gateway_core.contract.durable import DurableName, Noted
 from gateway_core.contract.one_line import one_line
 
 if TYPE_CHECKING:
-    from gateway_core.config.model import GatewayConfig
+    from gateway_core.contract.config_model import GatewayConfig
 
     from .config import DeadLetterConfig
     from .imported import Imported

@@ -21,7 +21,7 @@ from .line import last_ns
 from .replaying import was_event
 
 if TYPE_CHECKING:
-    from gateway_core.config.model import GatewayConfig
+    from gateway_core.contract.config_model import GatewayConfig
     from gateway_core.runtime.gateway import Gateway
 
 MOST = 100_000

@@ -9,8 +9,8 @@ from gateway_core.contract.component import BuildContext, Command, Component
 from gateway_core.contract.hookspecs import hookimpl
 
 if TYPE_CHECKING:
-    from gateway_core.config.model import GatewayConfig
     from gateway_core.contract.config_extension import ConfigFinding
+    from gateway_core.contract.config_model import GatewayConfig
     from gateway_core.contract.durable import DurableNames
     from gateway_core.contract.services import RunningService, Service
     from gateway_core.runtime.gateway import Gateway

@@ -63,7 +63,11 @@ def replay_routes(replays: Replays) -> list[Route]:
     one = {200: models.ReplayDocument}
     return [
         Route(
-            *("POST", _PATH, start, "Replay dead letters", {202: models.ReplayDocument}),
+            "POST",
+            _PATH,
+            start,
+            "Replay dead letters",
+            {202: models.ReplayDocument},
             problems=[409, 422, 503],
             body="`ids`: dead letters to replay; or `all: true`: all of `broker`, `trigger`, `reason` and `group`. "
             f"`rate`: events per second, 0 without a limit (default: {DEFAULT_RATE}). Each event goes to the trigger "
@@ -76,7 +80,11 @@ def replay_routes(replays: Replays) -> list[Route]:
         Route("GET", _PATH, everything, "The last replays", {200: models.ReplayList}, role="viewer"),
         Route("GET", f"{_PATH}/{{id}}", single, "How far a replay is", one, problems=[404], role="viewer"),
         Route(
-            *("POST", f"{_PATH}/{{id}}/cancel", cancel, "End a replay; what was not sent stays", one),
+            "POST",
+            f"{_PATH}/{{id}}/cancel",
+            cancel,
+            "End a replay; what was not sent stays",
+            one,
             problems=[404],
             role="operator",
             action="dlq.cancel",

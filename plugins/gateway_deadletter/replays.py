@@ -30,15 +30,13 @@ from gateway_admin.routes import Problem
 from gateway_audit.log import audit_log
 
 from gateway_core.contract.capabilities import FindsGivenUp, GivenUp
+from gateway_core.contract.dead_letter_facts import without_facts
 from gateway_core.contract.errors import Overloaded, Refused, StorageError
-from gateway_core.contract.event import Event
+from gateway_core.contract.event import Event, id_of
 from gateway_core.contract.interfaces import Outcome
 from gateway_core.contract.one_line import one_line
-from gateway_core.contract.outcome import Stage
+from gateway_core.contract.outcome import UNWANTED, Stage
 from gateway_core.delivery import Subscription
-from gateway_core.delivery.dead_letter import without_facts
-from gateway_core.delivery.failures import id_of
-from gateway_core.delivery.subscription import UNWANTED
 from gateway_core.pipeline.broker import Trigger
 
 from .dead_letters import DeadLetter, Query, Stores

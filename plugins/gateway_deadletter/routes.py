@@ -78,7 +78,11 @@ def dead_letter_routes(gateway: Gateway) -> list[Route]:
             role="viewer",
         ),
         Route(
-            *("GET", f"{_PATH}/{{id}}", single, "One dead letter in full", {200: models.DeadLetterDetail}),
+            "GET",
+            f"{_PATH}/{{id}}",
+            single,
+            "One dead letter in full",
+            {200: models.DeadLetterDetail},
             problems=[404],
             role="viewer",
         ),

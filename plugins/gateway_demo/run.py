@@ -91,7 +91,10 @@ class Demo:
         show.answers(self.console, answers)
         show.account(self.console, checks, ledger)
         show.further(
-            *(self.console, self.config, self.out, time.monotonic() - began),
+            self.console,
+            self.config,
+            self.out,
+            time.monotonic() - began,
             data=self.data if self.keep else None,
             kafka=self.kafka,
         )

@@ -8,9 +8,8 @@ from typing import Any
 from urllib.parse import quote
 from uuid import uuid4
 
-from gateway_access.peer import Peer
-
 from gateway_core.contract.event import Event
+from gateway_core.contract.peer import Peer
 
 from .convert import converted
 from .names import DEADLINE, EXTENSIONS, HTTP_REQUEST, REQUEST, VERSION, rfc3339

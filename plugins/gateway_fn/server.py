@@ -6,7 +6,6 @@ import logging
 from collections.abc import Awaitable, Callable
 
 from anyio.abc import TaskGroup
-from gateway_access.peer import Peer
 from gateway_serving.address import url_at
 from gateway_serving.asgi import AsgiServer, Receive, Scope, Send, listening, read_body, respond
 from gateway_serving.hosts import Hosts
@@ -14,6 +13,7 @@ from gateway_serving.limits import ListenerLimits
 from gateway_serving.unexpected import log_unexpected
 
 from gateway_core.contract.errors import StartError
+from gateway_core.contract.peer import Peer
 from gateway_core.contract.shortage import may_pass
 
 from .request import Request

@@ -14,12 +14,13 @@ from gateway_serving.address import leads_to
 from gateway_serving.asgi import checked_path
 from gateway_serving.hosts import HostName
 from gateway_serving.limits import Bytes, ListenerLimits, Seconds
+from gateway_transport.certificate_files import certificate_faults
 from gateway_transport.client_tls import ClientTlsConfig
-from gateway_transport.needed_files import FileFault, certificate_faults
 from pydantic import AfterValidator, Field, model_validator
 
 from gateway_core.contract.component import CodecRef, Config
 from gateway_core.contract.config_node import Place
+from gateway_core.contract.needed_files import FileFault
 
 from .credentials.config import CredentialsConfig
 from .url import Url, in_the_clear
@@ -70,7 +71,7 @@ class ServerTlsConfig(Config):
     certificate."""
 
     def file_faults(self) -> Iterator[FileFault]:
-        """See `gateway_transport.needed_files.NeedsFiles`."""
+        """See `gateway_core.contract.needed_files.NeedsFiles`."""
         for fault in certificate_faults(self.cert_file, self.key_file, self.client_ca_file):
             yield fault._replace(option="client_ca_file") if fault.option == "ca_file" else fault
 

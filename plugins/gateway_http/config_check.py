@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from gateway_core.config.model import GatewayConfig
-from gateway_core.contract.capabilities import Addressed, HasPath, Listening, Receiving
+from gateway_core.contract.capabilities import Addressed, HasPath, Listening, Receiving, offers
 from gateway_core.contract.component import ComponentRef
 from gateway_core.contract.config_extension import ConfigFinding
+from gateway_core.contract.config_model import GatewayConfig
 from gateway_core.contract.config_node import Place, dotted
 
 _ANY = ("", "0.0.0.0", "::")
@@ -83,7 +83,7 @@ def _listeners(config: GatewayConfig) -> Iterator[_Listener]:
 
 def _listener(ref: ComponentRef | None, owner: Place, place: Place) -> Iterator[_Listener]:
     options = None if ref is None else ref.options
-    if ref is None or not isinstance(options, Listening) or not isinstance(options, HasPath):
+    if ref is None or not offers(options, Listening) or not isinstance(options, HasPath):
         return
     if isinstance(options.listen, str) and isinstance(options.path, str):
         host, _, port = options.listen.rpartition(":")
@@ -123,12 +123,13 @@ class _Edge:
 
 
 def _edges(config: GatewayConfig, listeners: Sequence[_Listener]) -> Iterator[_Edge]:
+    receiving = [(one.owner, one.options) for one in listeners if isinstance(one.options, Receiving)]
     for start, ref, place in _sinks(config):
         options = ref.options if ref is not None else None
-        if isinstance(options, Addressed) and isinstance(options.url, str):
-            for listener in listeners:
-                if isinstance(listener.options, Receiving) and listener.options.receives(options.url):
-                    yield _Edge(start, listener.owner, place)
+        if offers(options, Addressed) and isinstance(options.url, str):
+            for owner, receiver in receiving:
+                if receiver.receives(options.url):
+                    yield _Edge(start, owner, place)
 
 
 def _sinks(config: GatewayConfig) -> Iterator[tuple[Place, ComponentRef | None, Place]]:

@@ -201,8 +201,15 @@ class Http2Connection(asyncio.Protocol):
             async with TaskGroup(asyncio.get_running_loop()) as tasks:
                 engine = self._engine
                 self._protocol = protocol = Protocol(
-                    *(ASGIWrapper(cast(Any, self._app)), engine.config, engine.context, tasks, ConnectionState({})),
-                    *(self._listener.tls is not None, None, None, self._send),
+                    ASGIWrapper(cast(Any, self._app)),
+                    engine.config,
+                    engine.context,
+                    tasks,
+                    ConnectionState({}),
+                    self._listener.tls is not None,
+                    None,
+                    None,
+                    self._send,
                 )
                 await protocol.initiate()
                 while not self._ended:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from functools import cache
 
-from gateway_access.peer import Peer
+from gateway_core.contract.peer import Peer
 
 UNKNOWN = Peer("")
 

@@ -9,8 +9,8 @@ from gateway_core.contract.component import BuildContext, Command, Component, Tr
 from gateway_core.contract.hookspecs import hookimpl
 
 if TYPE_CHECKING:
-    from gateway_core.config.model import GatewayConfig
     from gateway_core.contract.config_extension import ConfigFinding
+    from gateway_core.contract.config_model import GatewayConfig
 
     from .config import HttpSinkConfig, HttpSourceConfig
 

@@ -16,9 +16,8 @@ import asyncio
 from collections import deque
 from typing import cast
 
-from gateway_access.peer import Peer
-
 from gateway_core.contract.event import Message
+from gateway_core.contract.peer import Peer
 
 from . import responses
 from .endpoint import Endpoint

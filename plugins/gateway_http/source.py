@@ -88,7 +88,12 @@ class HttpSource:
         limit = self._options.limits.max_body_bytes
         kind = Endpoint if self._options.webhook is None else WebhookEndpoint
         endpoint = kind(
-            *(self._options.path, self._codec, now_ns, intake, context.owner, context.traces),
+            self._options.path,
+            self._codec,
+            now_ns,
+            intake,
+            context.owner,
+            context.traces,
             max_body_bytes=limit,
             gate=self._gate,
         )

@@ -7,10 +7,10 @@ import time
 from collections.abc import Sequence
 from contextlib import suppress
 
-from gateway_transport.regular_file import check_regular
 from gateway_transport.renewed import Renewed
 
 from gateway_core.contract.errors import StartError
+from gateway_core.contract.files import check_regular
 
 from .config import ServerTlsConfig
 

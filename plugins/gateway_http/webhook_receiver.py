@@ -12,9 +12,9 @@ from collections.abc import Callable
 from typing import Any
 
 import msgspec
-from gateway_access.authenticator import Forbidden, TooManyRequests
 from gateway_access.bucket import Bucket, Table
 
+from gateway_core.contract.authenticator import Forbidden, TooManyRequests
 from gateway_core.contract.errors import Refused
 from gateway_core.contract.event import Message
 from gateway_core.contract.identity import Identity

@@ -318,7 +318,7 @@ class WebhookSink:
         self._sink = sink
         self.address = sink.address
         permission = Permission(
-            *(options.webhook, sink.address, self._asker.ask, sink.send, context.clock), workers=context.workers
+            options.webhook, sink.address, self._asker.ask, sink.send, context.clock, workers=context.workers
         )
         self.send = permission.send
         self._permission = permission

@@ -10,12 +10,12 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from gateway_serving.address import check_free
-from gateway_transport.config_refs import component_refs
 
-from gateway_core.config.model import GatewayConfig
 from gateway_core.contract.capabilities import Addressed, Connecting, HasPath, Listening
+from gateway_core.contract.config_model import GatewayConfig
+from gateway_core.contract.config_walk import component_refs
 from gateway_core.contract.errors import Probe
-from gateway_core.runtime.settings import Settings
+from gateway_core.contract.settings import Settings
 
 TIMEOUT_S = 5.0
 _PORTS = {"http": 80, "https": 443}

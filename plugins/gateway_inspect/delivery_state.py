@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from gateway_core.contract.capabilities import GivenUp, TracksDeliveries
+from gateway_core.contract.clock import rfc3339
+from gateway_core.contract.event import id_of
 from gateway_core.delivery import Subscription
-from gateway_core.delivery.dead_letter import rfc3339
-from gateway_core.delivery.failures import id_of
 from gateway_core.pipeline.broker import ReadingTrigger
 from gateway_core.runtime.build import Built
 

@@ -14,19 +14,19 @@ from typing import Any
 from gateway_access.decisions import Sender, decisions
 from gateway_cloudevents import event_json
 
-from gateway_core.config.model import DeliveryConfig, GatewayConfig
+from gateway_core.contract.backoff import ceiling_s, wait_s
 from gateway_core.contract.capabilities import Previewing, Reading, pulls
 from gateway_core.contract.clock import Clock
 from gateway_core.contract.component import BuildContext, ComponentBuilder
+from gateway_core.contract.config_model import DeliveryConfig, GatewayConfig
 from gateway_core.contract.errors import Refused
 from gateway_core.contract.event import PARTITION_BITS, Event, Message
+from gateway_core.contract.filters import clause_of, match_all
 from gateway_core.contract.interfaces import Clause
 from gateway_core.contract.options import redacted
 from gateway_core.delivery import Subscription
-from gateway_core.delivery.backoff import ceiling_s, wait_s
 from gateway_core.pipeline.bridge import Bridged
 from gateway_core.pipeline.broker import ReadingTrigger, Trigger
-from gateway_core.pipeline.filters import clause_of, match_all
 from gateway_core.runtime.build import Built
 
 MOST_RETRIES = 1000

@@ -9,14 +9,12 @@ from gateway_core.contract.component import Command
 from gateway_core.contract.hookspecs import hookimpl
 
 if TYPE_CHECKING:
-    from gateway_core.config.model import GatewayConfig
+    from gateway_core.contract.config_model import GatewayConfig
     from gateway_core.contract.errors import Probe
     from gateway_core.contract.services import RunningService, Service
+    from gateway_core.contract.settings import Settings
     from gateway_core.runtime.gateway import Gateway
-    from gateway_core.runtime.settings import Settings
 
-_CHECK = "Check a config, and the files of keys and certificates that it names; exit code 1 if there are faults."
-_ORPHANS = "List and remove what earlier configs left behind: sessions, consumers, groups, queues, logs and cursors."
 _SUMMARIES = {
     "explain": "Explain what the gateway would do with an event: which triggers match, what they would send, the "
     "retries. Nothing is sent.",
@@ -26,8 +24,6 @@ _SUMMARIES = {
     "graph": "Draw the topology: sources, brokers, triggers with their filters, sinks, dead letters, bridges.",
 }
 _INSTALLED = {
-    "version": "Print the version, and whether the hot modules are compiled.",
-    "completion": "Print the completion script of a shell.",
     "plugins": "List all components that are installed, and what they need and promise.",
     "schema": "Print the JSON Schema of the config, for editors.",
 }
@@ -45,8 +41,6 @@ def _command(name: str) -> Callable[[], Any]:
 @hookimpl
 def gateway_commands() -> list[Command]:
     return [
-        Command("check", _CHECK, _command("check"), panel="Run"),
-        Command("orphans", _ORPHANS, _command("orphans"), panel="Look after data"),
         *(Command(name, summary, _command(name), panel="Look inside") for name, summary in _SUMMARIES.items()),
         *(Command(name, summary, _command(name), panel="This installation") for name, summary in _INSTALLED.items()),
     ]

@@ -8,10 +8,11 @@ from typing import Any, get_args
 from pydantic import BaseModel, Field, RootModel, ValidationError, create_model
 from pydantic.json_schema import GenerateJsonSchema, models_json_schema
 
-from gateway_core.config.model import GatewayConfig
-from gateway_core.config.registry import Offer, Registry
 from gateway_core.contract.component import ComponentRef, Config, Kind
 from gateway_core.contract.config_extension import ConfigSection
+from gateway_core.contract.config_model import GatewayConfig
+from gateway_core.contract.configs import Registry
+from gateway_core.contract.offer import Offer
 from gateway_core.contract.options import described
 
 _KINDS: tuple[Kind, ...] = get_args(Kind)

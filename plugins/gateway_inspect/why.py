@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 from anyio import to_thread
 
 from gateway_core.contract.capabilities import DeadLetterStore, GivenUp, Searchable, TellsGivenUp
+from gateway_core.contract.clock import rfc3339
+from gateway_core.contract.dead_letter_facts import without_facts
 from gateway_core.contract.errors import StorageError
-from gateway_core.contract.event import Event, split_position
-from gateway_core.delivery.dead_letter import rfc3339, without_facts
-from gateway_core.delivery.failures import id_of
+from gateway_core.contract.event import Event, id_of, split_position
 
 from .browse import browse
 from .context import InspectContext
@@ -158,7 +158,11 @@ async def entry_of(
         of_it = [letter for to, letter in dead_letters if to == delivery["name"] and _may_be_of(letter, owner)]
         gone = given_up_facts(given_up.get(delivery["name"]))
         state = state_of(
-            *(delivery, where.get(delivery["name"]), _dead_letter(of_it), gone, bool(event.position)),
+            delivery,
+            where.get(delivery["name"]),
+            _dead_letter(of_it),
+            gone,
+            bool(event.position),
             shared=shared,
             lately=event.received_ns >= service.since_ns,
         )

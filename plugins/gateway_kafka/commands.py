@@ -13,12 +13,11 @@ import typer
 from gateway_terminal import tables
 from pydantic import ValidationError
 
-from gateway_core.cli import common
-from gateway_core.cli.common import CommandError
-from gateway_core.cli.options import Json, Paths
-from gateway_core.config.faults import near
-from gateway_core.config.load import load
-from gateway_core.config.registry import Registry
+from gateway_core.contract.cli import common
+from gateway_core.contract.cli.common import CommandError
+from gateway_core.contract.cli.options import Json, Paths
+from gateway_core.contract.configs import installed, load
+from gateway_core.contract.faults import near
 
 from . import offsets
 from .client_config import KafkaConfig
@@ -121,7 +120,7 @@ def _groups(
     """The selected groups. Raises `ConfigError`, `CommandError`, `BadParameter`."""
     if bootstrap is not None:
         return [_named(paths, name, topics, bootstrap)]
-    known = groups_of(load(common.config_paths(paths), Registry.installed()))
+    known = groups_of(load(common.config_paths(paths), installed()))
     if not known:
         raise CommandError("the config has no source `kafka`, and no broker with triggers whose channel is `kafka`")
     found = [group for group in known if name in (None, group.name)]

@@ -10,11 +10,11 @@ import anyio
 from anyio.abc import TaskGroup
 
 from gateway_core.contract.component import BuildContext
+from gateway_core.contract.component_errors import Errors
 from gateway_core.contract.errors import Refused
 from gateway_core.contract.event import Event
 from gateway_core.contract.interfaces import Filter, Outcome, Receiver
 from gateway_core.contract.outcome import Stage
-from gateway_core.pipeline.guards import Errors
 
 from . import connect
 from .admin import Admin

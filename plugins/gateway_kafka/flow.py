@@ -18,10 +18,10 @@ from gateway_transport.tasks import run
 
 from gateway_core.contract.capabilities import DeliveryState
 from gateway_core.contract.clock import Clock
+from gateway_core.contract.component_errors import text_of_error
 from gateway_core.contract.errors import Refused
 from gateway_core.contract.event import PARTITION_BITS, Event
 from gateway_core.contract.shortage import may_pass
-from gateway_core.pipeline.guards import text_of_error
 
 from .assigned_partition import AssignedPartition, Leaving
 from .client import Consumer, KafkaFault, Partition, Record

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from gateway_core.config.model import GatewayConfig
+from gateway_core.contract.config_model import GatewayConfig
 
 from .client_config import KafkaConfig
 from .config import KafkaChannelConfig, KafkaSourceConfig

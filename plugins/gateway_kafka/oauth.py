@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 
 import httpx
 import msgspec
-from gateway_transport.regular_file import read_regular
 
+from gateway_core.contract.files import read_regular
 from gateway_core.contract.one_line import one_line
 from gateway_core.contract.options import HIDDEN
 

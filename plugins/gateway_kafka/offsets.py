@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Collection, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 
-from gateway_core.cli.common import CommandError
+from gateway_core.contract.cli.common import CommandError
 
 from .admin import Admin, GroupActive, NoTopic, milliseconds
 from .client import KafkaFault, Partition

@@ -16,8 +16,7 @@ from aiokafka.structs import TopicPartition
 
 from gateway_core.contract.capabilities import Found
 from gateway_core.contract.errors import Refused, StorageError
-from gateway_core.contract.event import Event, position_of, split_position
-from gateway_core.delivery.failures import id_of
+from gateway_core.contract.event import Event, id_of, position_of, split_position
 
 from .admin import Admin
 from .aio.faults import fault_of

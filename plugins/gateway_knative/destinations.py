@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from urllib.parse import urljoin
 
-from gateway_core.config.faults import near
 from gateway_core.contract.config_node import Node
+from gateway_core.contract.faults import near
 
 from .part import Part
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from gateway_core.config.faults import near
 from gateway_core.contract.config_node import Node
+from gateway_core.contract.faults import near
 
 from .destinations import object_keys
 from .labels import selector

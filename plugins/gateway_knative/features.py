@@ -11,9 +11,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 
-from gateway_core.config.faults import near
 from gateway_core.contract.config_extension import DocumentEntry, DocumentOrigin
 from gateway_core.contract.config_node import Node
+from gateway_core.contract.faults import near
 
 from .part import Part
 from .restrictions import REMEDY
@@ -51,7 +51,9 @@ class Features:
             self.part.text("kind") or "ConfigMap",
             (metadata.text("name") if metadata else None) or NAME,
             (metadata.text("namespace") if metadata else None) or "",
-            *(self.part.node.file, data.line(self.key), data.at(self.key)),
+            self.part.node.file,
+            data.line(self.key),
+            data.at(self.key),
         )
         for broker, namespace in brokers.items():
             subjects = {

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 
-from gateway_core.config.faults import near
+from gateway_core.contract.faults import near
 
 from .part import Part
 

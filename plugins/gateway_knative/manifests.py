@@ -6,11 +6,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 
-from gateway_core.config.explain import show
-from gateway_core.config.faults import near
 from gateway_core.contract.config_extension import DocumentContent, DocumentEntry, DocumentOrigin, TriggerDocuments
 from gateway_core.contract.config_node import Node, dotted
 from gateway_core.contract.errors import Fault
+from gateway_core.contract.faults import near
+from gateway_core.contract.model_errors import show
 
 from .destinations import Objects
 from .event_policies import Targets, check_applied, event_policy, namespaced

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from gateway_core.config.explain import show
-from gateway_core.config.faults import near
-from gateway_core.config.interpolate import Interpolator
 from gateway_core.contract.config_node import Node, Place, dotted
 from gateway_core.contract.errors import Fault
+from gateway_core.contract.faults import near
+from gateway_core.contract.interpolation import Interpolator
+from gateway_core.contract.model_errors import show
 
 
 @dataclass

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 
 from pydantic import ValidationError
 
-from gateway_core.config.explain import explain
-from gateway_core.config.faults import near
-from gateway_core.config.model import DeliveryConfig
+from gateway_core.contract.config_model import DeliveryConfig
 from gateway_core.contract.config_node import Node, Place
+from gateway_core.contract.faults import near
+from gateway_core.contract.model_errors import explain
 
 from . import durations
 from .destinations import Objects, destination

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from gateway_core.cli.options import Json
+from gateway_core.contract.cli.options import Json
+from gateway_core.contract.data_folder import DataFolder
 from gateway_core.contract.errors import StartError
-from gateway_core.runtime.folder import DataFolder
 
 from .backup import MANIFEST, Manifest, back_up
 from .options import DATA_DIR, DataDir

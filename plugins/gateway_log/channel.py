@@ -107,8 +107,17 @@ class LogChannel:
     def _make_retention(self, shards: Sequence[Shard], writer: Writer) -> Retention:
         config, workers, folder = self._config, self._context.workers, self._folder.path
         return Retention(
-            *(config.retention, config.check_interval_s, workers, shards, self._reserve, self._tails, folder),
-            *(self._subscriptions.departures, self._clock, writer.put_later, self._loop.call_soon_threadsafe),
+            config.retention,
+            config.check_interval_s,
+            workers,
+            shards,
+            self._reserve,
+            self._tails,
+            folder,
+            self._subscriptions.departures,
+            self._clock,
+            writer.put_later,
+            self._loop.call_soon_threadsafe,
         )
 
     async def open(self) -> None:

@@ -10,8 +10,8 @@ from typing import Annotated
 
 import typer
 
-from gateway_core.cli import discard_output
-from gateway_core.cli.options import Json
+from gateway_core.contract.cli.common import discard_output
+from gateway_core.contract.cli.options import Json
 from gateway_core.contract.errors import StartError
 
 from . import meta

@@ -19,9 +19,9 @@ from typing import NamedTuple
 import msgspec
 
 from gateway_core.contract.capabilities import DeliveryState, GivenUp
+from gateway_core.contract.component_errors import Errors
 from gateway_core.contract.event import PARTITION_BITS, Event, position_of, split_position
 from gateway_core.contract.interfaces import Filter
-from gateway_core.pipeline.guards import Errors
 
 from . import given_up as given_up_table
 

@@ -32,7 +32,8 @@ def load(folder: Path, shard: int, first: int) -> tuple[int, dict[str, CursorSta
         if lost:
             log.error(
                 "%s: can't read the cursors of its triggers (%s): they get all of its events again",
-                *(shard_file(folder, shard), e),
+                shard_file(folder, shard),
+                e,
             )
     with suppress(FileNotFoundError):
         try:

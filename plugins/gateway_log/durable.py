@@ -13,7 +13,7 @@ from gateway_core.contract.durable import DurableName, Noted, channels
 from gateway_core.contract.errors import StartError
 
 if TYPE_CHECKING:
-    from gateway_core.config.model import GatewayConfig
+    from gateway_core.contract.config_model import GatewayConfig
 
 FOLDER, CURSOR = "log of events", "cursor"
 _WHERE = "the data directory"
@@ -60,7 +60,7 @@ def earlier(config: GatewayConfig, data_dir: Path) -> Iterator[DurableName]:
 
 def remove(name: DurableName, config: GatewayConfig, data_dir: Path) -> None:
     """See `DurableNames`: deletes a folder with all its events, or a cursor, while no gateway runs."""
-    from gateway_core.runtime.folder import DataFolder
+    from gateway_core.contract.data_folder import DataFolder
 
     held = DataFolder(data_dir)
     try:

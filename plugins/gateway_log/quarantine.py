@@ -107,7 +107,8 @@ class Quarantine:
         if self._told <= _TOLD:
             log.error(
                 "%s: %s; the others are delivered. `tidegate log quarantine list` shows it%s",
-                *(shard_file(self._folder, shard), described(found)),
+                shard_file(self._folder, shard),
+                described(found),
                 f"; repair the file with {remedy(self._folder)}" if found.page else "",
             )
         elif self._told == _TOLD + 1:

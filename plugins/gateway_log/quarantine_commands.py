@@ -11,7 +11,7 @@ from typing import Annotated, Any
 
 import typer
 
-from gateway_core.cli.options import Json
+from gateway_core.contract.cli.options import Json
 
 from .export import line_of
 from .options import DATA_DIR, Broker, DataDir, fail, folder_of, table

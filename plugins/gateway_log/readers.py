@@ -95,7 +95,10 @@ def _valid(folder: Path, path: Path) -> Offsets:
                 log.warning(
                     "%s: shard %s was read up to %d, but the log went back to %d: a reader without its own checkpoint"
                     " continues from there",
-                    *(path, shard, offset, at),
+                    path,
+                    shard,
+                    offset,
+                    at,
                 )
                 found[shard] = at
     if found != before:

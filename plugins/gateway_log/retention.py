@@ -131,7 +131,8 @@ class Retention:
             self._ages_from = self._time[1] + HOLD_S
             log.warning(
                 "this machine's clock jumped forward by %.0f s: for %.0f minutes, no event is deleted for its age",
-                *(jump_s, HOLD_S / 60),
+                jump_s,
+                HOLD_S / 60,
             )
 
     def _older_than(self) -> int:

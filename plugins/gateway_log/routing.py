@@ -6,11 +6,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Generic, Literal, NamedTuple, TypeVar
 
+from gateway_core.contract.component_errors import Errors
 from gateway_core.contract.event import Event, text_of
+from gateway_core.contract.filters import indexable
 from gateway_core.contract.interfaces import Filter
 from gateway_core.contract.normal_form import normal_attributes
-from gateway_core.pipeline.filters import indexable
-from gateway_core.pipeline.guards import Errors
 
 T = TypeVar("T")
 

@@ -121,7 +121,9 @@ class Checkpointer:
             log.warning(
                 "%s takes %.0f MB and can't be shortened: another program keeps a read of this file open; end it"
                 " (`lsof %s` names it) before the disk is full",
-                *(self._wal, self._size() / 1e6, self._shard.path),
+                self._wal,
+                self._size() / 1e6,
+                self._shard.path,
             )
 
     def close(self) -> None:

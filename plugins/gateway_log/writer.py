@@ -13,10 +13,10 @@ from functools import partial
 from queue import Empty, SimpleQueue
 from typing import Any
 
+from gateway_core.contract.component_errors import text_of_error
 from gateway_core.contract.errors import StorageError
 from gateway_core.contract.event import Event
 from gateway_core.contract.interfaces import Accepted
-from gateway_core.pipeline.guards import text_of_error
 
 from .cursor import CursorChanges
 from .disk_reserve import RETRY_AFTER_S, DiskReserve, SyncFailed, is_full, sync_failed
@@ -277,7 +277,8 @@ class Writer:
         self._reserve.full = True
         log.error(
             "%s (%s): events are refused until the write-ahead log can be shortened",
-            *(self._reserve.error(), self._reserve.path.parent),
+            self._reserve.error(),
+            self._reserve.path.parent,
         )
 
     def _failed(self, error: BaseException) -> None:
@@ -292,14 +293,17 @@ class Writer:
             log.critical(
                 "%s (%s: %s). Until then, no event is accepted and no cursor saved; stored events are delivered, and"
                 " delivered again after the restart",
-                *(self._refused, self._main.path, error),
+                self._refused,
+                self._main.path,
+                error,
             )
         if is_full(error) and not self._reserve.full:
             self._reserve.release()
             log.error(
                 "%s (%s): events are refused, deliveries continue; events that all triggers have processed are deleted,"
                 " and events are accepted again when there is room",
-                *(self._reserve.error(), self._reserve.path.parent),
+                self._reserve.error(),
+                self._reserve.path.parent,
             )
             self._restart_wals()
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from gateway_core.contract.durable import DurableName, Noted, sources
 
 if TYPE_CHECKING:
-    from gateway_core.config.model import GatewayConfig
+    from gateway_core.contract.config_model import GatewayConfig
 
 
 def _used(config: GatewayConfig) -> bool:

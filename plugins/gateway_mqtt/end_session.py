@@ -9,7 +9,7 @@ import anyio
 from gateway_transport.client_tls import client_context
 from gateway_transport.connection import Rejected, leaf, reason_of
 
-from gateway_core.config.model import GatewayConfig
+from gateway_core.contract.config_model import GatewayConfig
 from gateway_core.contract.durable import DurableName, login_for
 from gateway_core.contract.errors import StartError
 

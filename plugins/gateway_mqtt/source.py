@@ -81,7 +81,10 @@ class MqttSource:
         self._counts = {"received": 0, "retained_ignored": 0, "sessions_lost": 0}
         self.address = f"{options.url}/{options.visible('topics')}"
         self._handover: Handover[tuple[MqttClient, Publish]] = Handover(
-            *(context.owner, self.address, context.clock, self._settle),
+            context.owner,
+            self.address,
+            context.clock,
+            self._settle,
             in_order=True,
             most_bytes=options.max_held_bytes,
         )

@@ -24,7 +24,11 @@ from gateway_core.contract.component import Binding
 from gateway_core.contract.event import Message
 
 NATS = Binding(
-    *("nats", b"ce-", True, "NATS binding 1.0.3-wip", {"mode": "3", "attributes": "3.1.3", "structured": "3.2"}),
+    "nats",
+    b"ce-",
+    True,
+    "NATS binding 1.0.3-wip",
+    {"mode": "3", "attributes": "3.1.3", "structured": "3.2"},
     folds_case=True,
     empty_is_none=True,
 )

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
-from gateway_core.config.model import BrokerConfig, GatewayConfig, TriggerConfig
 from gateway_core.contract.config_extension import ConfigFinding
+from gateway_core.contract.config_model import BrokerConfig, GatewayConfig, TriggerConfig
 from gateway_core.contract.config_node import dotted
 from gateway_core.contract.durable import Use, sources
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from gateway_core.contract.durable import DurableName, Noted, channels, login_for, sources
 
 if TYPE_CHECKING:
-    from gateway_core.config.model import GatewayConfig
+    from gateway_core.contract.config_model import GatewayConfig
 
 CONSUMER, STREAM = "NATS consumer", "NATS stream"
 

@@ -14,11 +14,11 @@ from nats.js import api
 
 from gateway_core.contract.capabilities import DeliveryState
 from gateway_core.contract.component import BuildContext
+from gateway_core.contract.component_errors import Errors
 from gateway_core.contract.errors import Refused
 from gateway_core.contract.event import Event, position_of, split_position
 from gateway_core.contract.interfaces import Filter, Outcome, Receiver
 from gateway_core.contract.outcome import Stage
-from gateway_core.pipeline.guards import Errors
 
 from .client import Link
 from .config import JetStreamChannelConfig

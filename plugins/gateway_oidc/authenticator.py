@@ -9,8 +9,8 @@ from collections.abc import Awaitable
 from typing import Any
 
 from anyio.abc import TaskGroup
-from gateway_access.authenticator import Unauthenticated
 
+from gateway_core.contract.authenticator import Unauthenticated
 from gateway_core.contract.component import BuildContext
 from gateway_core.contract.event import Message
 from gateway_core.contract.identity import Identity
@@ -52,11 +52,11 @@ class OidcAuthenticator:
         await self._verifier.stop()
 
     def info(self) -> dict[str, Any]:
-        """See `gateway_access.authenticator.Reporting`: the issuer, and its keys."""
+        """See `gateway_core.contract.authenticator.Reporting`: the issuer, and its keys."""
         return {"issuer": self._issuer, **self._store.info()}
 
     def recognize(self, request: Message) -> Identity | None:
-        """See `gateway_access.authenticator.Recognizing`."""
+        """See `gateway_core.contract.authenticator.Recognizing`."""
         value = None
         for name, field in request.headers:
             if name == b"authorization":

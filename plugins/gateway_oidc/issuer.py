@@ -14,10 +14,10 @@ from typing import Any, Protocol
 
 import httpx
 import msgspec
-from gateway_transport.regular_file import check_regular, read_regular
 from gateway_transport.renewed import Renewed
 
 from gateway_core.contract.errors import StartError
+from gateway_core.contract.files import check_regular, read_regular
 from gateway_core.contract.one_line import one_line
 
 from .config import OidcConfig, url_fault

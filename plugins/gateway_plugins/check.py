@@ -15,8 +15,8 @@ from xml.etree import ElementTree
 from gateway_terminal.cards import card_lines
 from gateway_terminal.tables import console
 
-from gateway_core.cli import common
-from gateway_core.cli.exit_codes import FAULT, OK, USAGE
+from gateway_core.contract.cli import common
+from gateway_core.contract.cli.exit_codes import FAULT, OK, USAGE
 from gateway_core.contract.component import Guarantees
 
 from . import project as projects

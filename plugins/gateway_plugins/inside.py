@@ -18,11 +18,11 @@ from typing import Annotated, Any
 from pydantic import BaseModel, TypeAdapter, ValidationError
 from pydantic_core import PydanticUndefined
 
-from gateway_core.config.installed import GROUP
-from gateway_core.config.load import load_all
-from gateway_core.config.registry import Offer, Registry
 from gateway_core.contract.component import ComponentRef
+from gateway_core.contract.configs import Registry, installed, load_all
 from gateway_core.contract.errors import ConfigError, TidegateError
+from gateway_core.contract.hookspecs import GROUP
+from gateway_core.contract.offer import Offer
 from gateway_core.contract.options import described
 
 from .steps import Step, counted
@@ -65,7 +65,7 @@ def _load(points: list[EntryPoint]) -> tuple[Step, Registry | None]:
             step.failures.append(f"{point.value} comes from {module.__file__}, not from the wheel")
     early = {name.partition(".")[0] for name in set(sys.modules) - before}
     try:
-        registry = Registry.installed()
+        registry = installed()
     except TidegateError as e:
         step.failures.append(str(e))
         return step, None

@@ -11,8 +11,8 @@ from importlib.resources.abc import Traversable
 from pathlib import Path
 
 from gateway_core import __version__
-from gateway_core.cli.common import CommandError
-from gateway_core.config.installed import GROUP
+from gateway_core.contract.cli.common import CommandError
+from gateway_core.contract.hookspecs import GROUP
 
 _NAME = re.compile(r"[a-z][a-z0-9]*(?:-[a-z0-9]+)*")
 _FIELD = re.compile(r"<<(\w+)>>")

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from gateway_core.cli.common import CommandError
-from gateway_core.config.installed import GROUP
+from gateway_core.contract.cli.common import CommandError
+from gateway_core.contract.hookspecs import GROUP
 
 from .steps import Step
 

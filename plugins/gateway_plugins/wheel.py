@@ -11,7 +11,7 @@ from configparser import ConfigParser
 from email.parser import HeaderParser
 from pathlib import Path, PurePosixPath
 
-from gateway_core.config.installed import GROUP
+from gateway_core.contract.hookspecs import GROUP
 
 from .processes import LIMIT_S, ran
 from .project import Project

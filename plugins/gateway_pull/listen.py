@@ -18,10 +18,10 @@ from gateway_cloudevents.bindings import HTTP
 from gateway_http.outcome import is_retried, retry_after_s
 from gateway_http.secrecy import shown_url
 
-from gateway_core.cli.exit_codes import FAULT, OK
-from gateway_core.config.registry import Registry
+from gateway_core.contract.cli.exit_codes import FAULT, OK
 from gateway_core.contract.clock import SystemClock
 from gateway_core.contract.component import BuildContext, CodecRef
+from gateway_core.contract.configs import installed
 from gateway_core.contract.errors import Refused
 from gateway_core.contract.event import Event, Message
 from gateway_core.contract.interfaces import Codec
@@ -69,7 +69,7 @@ class Listening:
 
     def __init__(self, options: Options) -> None:
         self._options = options
-        registry = Registry.installed()
+        registry = installed()
         context = BuildContext("listen", Path(), SystemClock(), registry, binding=HTTP)
         self._codec = cast(Codec, registry.build(CodecRef("cloudevents", {"mode": options.mode}), context))
         self._held: dict[str, _Entry] = {}

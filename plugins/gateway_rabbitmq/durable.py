@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from gateway_core.contract.durable import NO_LOGIN, DurableName, Noted, login_for, sources
 
 if TYPE_CHECKING:
-    from gateway_core.config.model import GatewayConfig
+    from gateway_core.contract.config_model import GatewayConfig
 
 _LIMIT_S = 10.0
 

@@ -28,7 +28,11 @@ from gateway_core.contract.event import Event, Message
 DATA, KEY = b"data", b"key"
 
 REDIS = Binding(
-    *("redis", b"ce_", False, "Redis Streams binding of Tidegate", {}),
+    "redis",
+    b"ce_",
+    False,
+    "Redis Streams binding of Tidegate",
+    {},
     reserved=frozenset({DATA, KEY}),
 )
 

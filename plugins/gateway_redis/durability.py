@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from gateway_transport.config_refs import component_refs
-
-from gateway_core.config.model import GatewayConfig
+from gateway_core.contract.config_model import GatewayConfig
+from gateway_core.contract.config_walk import component_refs
 from gateway_core.contract.errors import Probe
 
 from .config import RedisSinkConfig, RedisSourceConfig

@@ -11,7 +11,7 @@ from gateway_core.contract.config_node import Place, dotted
 from gateway_core.contract.durable import NO_LOGIN, DurableName, Noted, login_for, sources
 
 if TYPE_CHECKING:
-    from gateway_core.config.model import GatewayConfig
+    from gateway_core.contract.config_model import GatewayConfig
 
 _LIMIT_S = 10.0
 

@@ -67,7 +67,10 @@ class Group:
                 log.error(
                     "%s: the group %s of the stream %s was deleted; created it again after %s: "
                     "entries since then may come twice",
-                    *(self._owner, self.name, self.stream, start.decode()),
+                    self._owner,
+                    self.name,
+                    self.stream,
+                    start.decode(),
                 )
         self._exists = True
         if self.progress is None:

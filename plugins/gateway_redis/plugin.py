@@ -11,11 +11,11 @@ from gateway_core.contract.hookspecs import hookimpl
 if TYPE_CHECKING:
     from pydantic import BaseModel
 
-    from gateway_core.config.model import GatewayConfig
     from gateway_core.contract.config_extension import ConfigFinding
+    from gateway_core.contract.config_model import GatewayConfig
     from gateway_core.contract.durable import DurableNames
     from gateway_core.contract.errors import Probe
-    from gateway_core.runtime.settings import Settings
+    from gateway_core.contract.settings import Settings
 
     from .config import RedisSinkConfig, RedisSourceConfig
 

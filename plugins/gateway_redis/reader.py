@@ -143,7 +143,7 @@ class StreamReader:
             count = await self._free() if wait else self._most
             with self._reread():
                 answer = await client.execute_command(
-                    *("XREADGROUP", "GROUP", group.name, group.consumer, "COUNT", count, "STREAMS", group.stream, last)
+                    "XREADGROUP", "GROUP", group.name, group.consumer, "COUNT", count, "STREAMS", group.stream, last
                 )
                 entries = answer[0][1] if answer else []
                 if not entries:
@@ -282,7 +282,7 @@ class StreamReader:
             count = max(1, min(free, self._most, (self._most_bytes - self._bytes) // self._longest))
             with self._reread():
                 cursor, entries, *_ = await client.execute_command(
-                    *("XAUTOCLAIM", group.stream, group.name, group.consumer, self._idle_ms, cursor, "COUNT", count)
+                    "XAUTOCLAIM", group.stream, group.name, group.consumer, self._idle_ms, cursor, "COUNT", count
                 )
                 whole = [entry for entry in entries if entry is not None]
                 self.claimed += await self._take_again(client, whole)

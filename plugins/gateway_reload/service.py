@@ -17,14 +17,15 @@ from anyio import to_thread
 from anyio.abc import TaskGroup
 from gateway_audit.log import audit_log
 
-from gateway_core.config.load import Loaded, Loading
-from gateway_core.config.model import GatewayConfig
+from gateway_core.config.load import Loading
 from gateway_core.config.sources import gather
+from gateway_core.contract.component_errors import text_of_error
+from gateway_core.contract.config_model import GatewayConfig
 from gateway_core.contract.config_node import Node, Place
 from gateway_core.contract.errors import ConfigError, Fault, StartError
+from gateway_core.contract.loaded import Loaded
 from gateway_core.contract.services import RunningService
 from gateway_core.contract.shortage import is_shortage
-from gateway_core.pipeline.guards import text_of_error
 from gateway_core.runtime.gateway import Gateway
 
 from .earlier import Earlier

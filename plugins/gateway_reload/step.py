@@ -13,18 +13,18 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from gateway_core.config.model import GatewayConfig, TriggerConfig
 from gateway_core.contract.capabilities import Retains, pulls
+from gateway_core.contract.component_errors import text_of_error
+from gateway_core.contract.config_model import GatewayConfig, TriggerConfig
 from gateway_core.contract.config_node import Place, dotted
 from gateway_core.contract.errors import ConfigError, Fault, StartError
 from gateway_core.contract.interfaces import Admission, Sink
 from gateway_core.contract.owner import Owner
+from gateway_core.contract.tasks import quietly
 from gateway_core.pipeline.bridge import Bridged
 from gateway_core.pipeline.broker import Broker, ReadingTrigger, Trigger
-from gateway_core.pipeline.guards import text_of_error
 from gateway_core.pipeline.intake import BoundSource
 from gateway_core.runtime.build import Builder
-from gateway_core.runtime.component_tasks import quietly
 from gateway_core.runtime.parts import Parts
 from gateway_core.runtime.status import bridge_status
 

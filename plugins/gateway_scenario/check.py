@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from gateway_core.config.faults import near
-from gateway_core.config.model import GatewayConfig
+from gateway_core.contract.config_model import GatewayConfig
 from gateway_core.contract.event import Event
+from gateway_core.contract.faults import near
 
 from .compare import differences, sent_differences, shown
 from .model import DeliveryExpectConfig, EventConfig, ExpectConfig, RefusedConfig, ScenarioConfig, SentConfig

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from gateway_core.cli.options import Json, Paths
+from gateway_core.contract.cli.options import Json, Paths
 
 
 def play_scenarios(

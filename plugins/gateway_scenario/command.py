@@ -8,10 +8,10 @@ from collections.abc import Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-from gateway_core.cli import common
-from gateway_core.cli.common import CommandError
-from gateway_core.cli.exit_codes import FAULT, OK
 from gateway_core.config.registry import Registry
+from gateway_core.contract.cli import common
+from gateway_core.contract.cli.common import CommandError
+from gateway_core.contract.cli.exit_codes import FAULT, OK
 
 
 def play(paths: Sequence[Path] | None, names: Sequence[str], report: Path | None, *, as_json: bool) -> int:

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gateway_core.config.load import load_all
-from gateway_core.config.model import GatewayConfig
 from gateway_core.config.registry import Registry
-from gateway_core.config.report import Report, locate
+from gateway_core.config.report import Report
 from gateway_core.config.resolve import Resolver
 from gateway_core.config.sources import SUFFIXES
-from gateway_core.config.yaml import read
-from gateway_core.contract.config_node import Node
+from gateway_core.contract.config_model import GatewayConfig
+from gateway_core.contract.config_node import Node, locate
+from gateway_core.contract.config_yaml import read
 from gateway_core.contract.errors import ConfigError, Fault
 
 from . import SUFFIX

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from http import HTTPStatus
 
+from gateway_core.contract.dead_letter_facts import FACTS
 from gateway_core.contract.event import text_of
 from gateway_core.contract.interfaces import Clause, Outcome
-from gateway_core.delivery.dead_letter import FACTS
 
 from .record import Attempt, DeliveryRecord, EventHistory
 

@@ -9,15 +9,15 @@ from typing import Any
 
 from gateway_cloudevents import event_json
 
-from gateway_core.config.model import GatewayConfig
 from gateway_core.config.registry import Registry
 from gateway_core.contract.capabilities import Reading
+from gateway_core.contract.config_model import GatewayConfig
 from gateway_core.contract.errors import Refused
 from gateway_core.contract.event import Event, Message
+from gateway_core.contract.settings import Settings
 from gateway_core.delivery import Subscription
 from gateway_core.pipeline.broker import Trigger
 from gateway_core.runtime.build import Builder, Built
-from gateway_core.runtime.settings import Settings
 
 from .inputs import messages
 from .model import ScenarioConfig, SendConfig

@@ -9,8 +9,8 @@ from gateway_testing.clock import FakeClock
 from gateway_core.contract.config_node import Place
 from gateway_core.contract.errors import Refused, TidegateError
 from gateway_core.contract.event import Event
+from gateway_core.contract.filters import clause_of, match_all
 from gateway_core.contract.interfaces import Channel, Filter
-from gateway_core.pipeline.filters import clause_of, match_all
 
 from .model import AnswerConfig, ScenarioConfig
 from .record import Attempt, DeliveryRecord, EventHistory, Key, id_of

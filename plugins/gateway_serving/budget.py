@@ -112,6 +112,8 @@ class Budget:
             self._said = now
             log.warning(
                 "unfinished requests held %d bytes of %d (max_unfinished_bytes): the %d slowest were refused",
-                *(held, self.limit, self._unsaid),
+                held,
+                self.limit,
+                self._unsaid,
             )
             self._unsaid = 0

@@ -155,7 +155,12 @@ class _Shortage:
         log.warning(
             "file descriptors are short (limit %d, connections may use %d)%s: %d silent connections closed, %d new ones"
             " refused, %d calls failed since this was last said; raise the limit (LimitNOFILE=, ulimit -n)",
-            *(_limit(), ceiling(), f"; {what}" if what else "", self.closed, self.refused, self.failed),
+            _limit(),
+            ceiling(),
+            f"; {what}" if what else "",
+            self.closed,
+            self.refused,
+            self.failed,
         )
         self.closed = self.refused = self.failed = 0
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from gateway_core.contract.durable import DurableName, Noted
 
 if TYPE_CHECKING:
-    from gateway_core.config.model import GatewayConfig
+    from gateway_core.contract.config_model import GatewayConfig
 
 
 def names(config: GatewayConfig, noted: Sequence[Noted]) -> Iterator[DurableName]:

@@ -6,6 +6,8 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from gateway_core.contract.cli.common import aligned
+
 if TYPE_CHECKING:
     from rich.console import Console, Group
     from rich.table import Table
@@ -32,12 +34,6 @@ def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[Any]
         return
     for line in aligned([[name.upper() for name in columns], *cells]):
         print(line)
-
-
-def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
-    """A line for each row, with columns as wide as their longest text."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return ["  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip() for row in rows]
 
 
 def rich_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], width: int) -> Group:

@@ -11,9 +11,10 @@ from pydantic import model_validator
 
 from gateway_core.contract.component import Config
 from gateway_core.contract.errors import StartError
+from gateway_core.contract.files import check_regular
+from gateway_core.contract.needed_files import FileFault
 
-from .needed_files import FileFault, certificate_faults
-from .regular_file import check_regular
+from .certificate_files import certificate_faults
 from .renewed_tls import RenewedContext
 
 
@@ -36,7 +37,7 @@ class ClientTlsConfig(Config):
         return self
 
     def file_faults(self) -> Iterator[FileFault]:
-        """See `gateway_transport.needed_files.NeedsFiles`."""
+        """See `gateway_core.contract.needed_files.NeedsFiles`."""
         return certificate_faults(self.cert_file, self.key_file, self.ca_file)
 
 

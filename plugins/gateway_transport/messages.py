@@ -9,11 +9,11 @@ from gateway_cloudevents.trace_headers import headers as trace_headers
 from gateway_cloudevents.trace_headers import of_headers
 
 from gateway_core.contract.component import Binding, BuildContext, CodecRef, KeyMapperRef
+from gateway_core.contract.component_errors import text_of_error
 from gateway_core.contract.errors import Overloaded, Refused, TidegateError
 from gateway_core.contract.event import Event, Message
 from gateway_core.contract.interfaces import Codec, KeyMapper
 from gateway_core.contract.shortage import may_pass
-from gateway_core.pipeline.guards import text_of_error
 
 
 def reader(ref: CodecRef, binding: Binding, context: BuildContext, what: str = "message") -> Callable[[Message], Event]:

@@ -11,8 +11,8 @@ from pydantic import AfterValidator, SecretStr, model_validator
 from gateway_core.contract.component import Config
 from gateway_core.contract.config_node import Place
 from gateway_core.contract.errors import StartError
+from gateway_core.contract.files import read_regular
 
-from .regular_file import read_regular
 from .renewed import Renewed
 
 SHORTEST = 16

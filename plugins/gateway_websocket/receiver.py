@@ -7,11 +7,11 @@ from collections.abc import Callable
 from uuid import uuid4
 
 import anyio
-from gateway_access.authenticator import Forbidden
 from gateway_access.gate import Gate
 from gateway_transport.handover import DRAIN_S, Handover
 from gateway_transport.not_an_event import handle, what_to_do, wrapped
 
+from gateway_core.contract.authenticator import Forbidden
 from gateway_core.contract.clock import Clock
 from gateway_core.contract.errors import NotDelivered, Refused
 from gateway_core.contract.event import Event, Message
@@ -84,7 +84,10 @@ class Receiver:
         self._safe: list[int] = []  # to be acknowledged
         self._id = ""
         self._handover: Handover[int] = Handover(
-            *(owner, address, clock, self._settled),
+            owner,
+            address,
+            clock,
+            self._settled,
             partition=number,
             give_back=self._refused,
             gives_back=self._is_given_back,

@@ -134,7 +134,13 @@ class WebSocketSource:
             return
         self._connections += 1
         receiver = Receiver(
-            *(self._context.owner, self.address, self._options, self._context.clock, self._read, self._intake, socket),
+            self._context.owner,
+            self.address,
+            self._options,
+            self._context.clock,
+            self._read,
+            self._intake,
+            socket,
             self._connections,
             self._gate,
             self._held,

@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import Any
 
 import msgspec
-from gateway_access.authenticator import TooManyRequests
 
+from gateway_core.contract.authenticator import TooManyRequests
 from gateway_core.contract.component import Binding
 from gateway_core.contract.errors import NotDelivered, Overloaded, Refused, StorageError
 from gateway_core.contract.interfaces import Outcome
@@ -22,9 +22,7 @@ from .options import Acknowledge
 PLAIN = "cloudevents.json"
 ACK = "cloudevents.json+ack.tidegate.dev"
 
-BINDING = Binding(
-    *("websocket", b"", False, "WebSockets binding 1.0.2", {"mode": "1.3", "structured": "3"}), trace=None
-)
+BINDING = Binding("websocket", b"", False, "WebSockets binding 1.0.2", {"mode": "1.3", "structured": "3"}, trace=None)
 CONTENT_TYPE = (b"content-type", b"application/cloudevents+json")
 
 

@@ -15,8 +15,8 @@ from joserfc.jwk import RSAKey
 
 from gateway_core.config.load import load_all
 from gateway_core.config.registry import Registry
+from gateway_core.contract.settings import Settings
 from gateway_core.runtime.gateway import Gateway
-from gateway_core.runtime.settings import Settings
 from tests.oidc.issuer import AUDIENCE, OwnIssuer, ec_key, rsa_key
 
 EVENT = {"ce-specversion": "1.0", "ce-id": "1", "ce-source": "/shop", "ce-type": "order.placed"}

@@ -15,21 +15,21 @@ import httpx
 import pytest
 from anyio.abc import TaskGroup
 from gateway_access import gate
-from gateway_access.authenticator import Forbidden, Unauthenticated
 from gateway_http.endpoint import Endpoint
 from gateway_testing.suites import Kit
 
 from gateway_core.config.load import load_all
-from gateway_core.config.model import GatewayConfig
 from gateway_core.config.registry import Registry
+from gateway_core.contract.authenticator import Forbidden, Unauthenticated
 from gateway_core.contract.component import BuildContext, Component, Config, SourceRef
+from gateway_core.contract.config_model import GatewayConfig
 from gateway_core.contract.errors import ConfigError, Overloaded, Refused
 from gateway_core.contract.event import Event, Message
 from gateway_core.contract.hookspecs import hookimpl
 from gateway_core.contract.identity import Identity
 from gateway_core.contract.interfaces import Accepted, Admission
+from gateway_core.contract.settings import Settings
 from gateway_core.runtime.gateway import Gateway
-from gateway_core.runtime.settings import Settings
 from tests.auth.rig import ingress
 from tests.in_process import started
 

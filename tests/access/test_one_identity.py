@@ -27,15 +27,15 @@ from hypothesis import strategies as st
 from gateway_core.config.registry import Registry
 from gateway_core.contract.clock import SystemClock
 from gateway_core.contract.component import Binding, BuildContext
+from gateway_core.contract.dead_letter_facts import with_facts
 from gateway_core.contract.errors import Refused
 from gateway_core.contract.event import Event, Message
+from gateway_core.contract.filter_guard import FilterGuard
+from gateway_core.contract.filters import attributes_filter
 from gateway_core.contract.identity import ANONYMOUS, Identity
 from gateway_core.contract.interfaces import Outcome
 from gateway_core.contract.normal_form import normal_form
-from gateway_core.delivery.dead_letter import with_facts
 from gateway_core.delivery.deliveries import of_key
-from gateway_core.pipeline.filters import attributes_filter
-from gateway_core.pipeline.guards import FilterGuard
 from tests.access.policy_rig import config, running
 from tests.budget import examples
 

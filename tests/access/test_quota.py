@@ -6,17 +6,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from gateway_access.authenticator import TooManyRequests
-from gateway_access.peer import Peer
 from gateway_access.quota import Quotas, network_of, size_of
 from gateway_access.quota_config import QuotaConfig
 from gateway_testing import FakeClock
 
 from gateway_core.config.registry import Registry
+from gateway_core.contract.authenticator import TooManyRequests
 from gateway_core.contract.component import BuildContext
 from gateway_core.contract.errors import Refused
 from gateway_core.contract.event import Event, Message
 from gateway_core.contract.identity import ANONYMOUS, Identity
+from gateway_core.contract.peer import Peer
 
 BILLING = Identity("key billing", "api_key", "api_key")
 ORDERS = Identity("key orders", "api_key", "api_key")

@@ -11,7 +11,6 @@ from typing import Any
 import httpx
 import pytest
 from anyio.abc import TaskGroup
-from gateway_access.authenticator import Unauthenticated
 from gateway_access.counts import LONGEST_NAME, MOST_NAMES, Counts, metrics
 from gateway_admin.metrics import render
 from gateway_admin.own_metrics import own_metrics
@@ -19,15 +18,16 @@ from gateway_serving.slices import at_once
 
 from gateway_core.config.load import load_all
 from gateway_core.config.registry import Registry
+from gateway_core.contract.authenticator import Unauthenticated
 from gateway_core.contract.clock import SystemClock
 from gateway_core.contract.component import BuildContext, Component, Config
 from gateway_core.contract.errors import Refused
 from gateway_core.contract.event import Message
 from gateway_core.contract.hookspecs import hookimpl
 from gateway_core.contract.identity import ANONYMOUS, Identity
+from gateway_core.contract.settings import Settings
 from gateway_core.contract.status import GatewayStatus
 from gateway_core.runtime.gateway import Gateway
-from gateway_core.runtime.settings import Settings
 from tests.in_process import started
 from tests.metrics.scrape import faults, parsed
 from tests.twins import twins

@@ -5,12 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from gateway_access.peer import Peer
 from gateway_testing import FakeClock
 
 from gateway_core.config.registry import Registry
 from gateway_core.contract.component import BuildContext
 from gateway_core.contract.event import Message
+from gateway_core.contract.peer import Peer
 
 REGISTRY = Registry.installed()
 NOW = 1_700_000_000

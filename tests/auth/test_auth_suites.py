@@ -7,11 +7,11 @@ from hashlib import sha256
 from pathlib import Path
 
 import msgspec
-from gateway_access.authenticator import Authenticator
 from gateway_auth.keys import Key
 from gateway_auth.passwords import hash_of, set_password
 from gateway_testing.suites import AuthenticatorSuite, Kit, request
 
+from gateway_core.contract.authenticator import Authenticator
 from tests.auth.rig import basic
 
 KEY, EXPIRED = ("tgk_" + 12 * digit + "_" + 43 * "A" for digit in "01")

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from gateway_access.authenticator import Forbidden
 
+from gateway_core.contract.authenticator import Forbidden
 from tests.auth.signing import Bench
 
 CN, ORG = "commonName", "organizationName"

@@ -7,10 +7,10 @@ import hmac
 from typing import Any
 
 import pytest
-from gateway_access.authenticator import Unauthenticated
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gateway_core.contract.authenticator import Unauthenticated
 from tests.auth.signing import NOW, Bench, Headers
 
 SECRET = "0123456789abcdef-secret"

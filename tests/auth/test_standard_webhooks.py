@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-from gateway_access.authenticator import Unauthenticated
 from hypothesis import given
 from hypothesis import strategies as st
 from standardwebhooks import Webhook
 
+from gateway_core.contract.authenticator import Unauthenticated
 from gateway_core.contract.errors import StartError
 from tests.auth.signing import NOW, Bench, Headers
 from tests.budget import examples

@@ -16,8 +16,8 @@ from gateway_core.config.registry import Registry
 from gateway_core.contract.component import BuildContext, FilterRef
 from gateway_core.contract.errors import StartError
 from gateway_core.contract.event import Event
+from gateway_core.contract.filters import all_of, attributes_filter, indexable, match_all
 from gateway_core.contract.interfaces import Filter
-from gateway_core.pipeline.filters import all_of, attributes_filter, indexable, match_all
 
 EVENT = Event(
     {

@@ -27,7 +27,7 @@ from loops import CASES, Figures, arguments, beside, compare, event, measured, r
 from nats.js import JetStreamContext
 
 from gateway_core.contract.event import Event
-from gateway_core.pipeline.filters import match_all
+from gateway_core.contract.filters import match_all
 
 IN_FLIGHT = 2000
 FETCHED = 500

@@ -34,11 +34,11 @@ from gateway_testing import FakeClock, GatewayProcess
 from measure import cpu_s, memory_mb
 from measure import load as sent
 
-from gateway_core.config.model import DeliveryConfig
+from gateway_core.contract.backoff import LONGEST_S
+from gateway_core.contract.config_model import DeliveryConfig
 from gateway_core.contract.event import Event
 from gateway_core.contract.interfaces import DELIVERED, Outcome
 from gateway_core.delivery import Budget, Subscription
-from gateway_core.delivery.backoff import LONGEST_S
 from gateway_core.delivery.deliveries import MOST_HELD, of_key
 
 SAYS = {

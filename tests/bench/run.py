@@ -27,7 +27,7 @@ from rich.console import Console
 from rich.table import Table
 
 from gateway_core.contract.event import Event
-from gateway_core.pipeline.filters import attributes_filter
+from gateway_core.contract.filters import attributes_filter
 
 INGRESS = 'brokers: {default: {ingress: [http: {listen: "127.0.0.1:0"}]}}\n'
 

@@ -12,18 +12,18 @@ from typing import get_args
 import jsonschema
 import pytest
 import typer
-from gateway_inspect.cli.installation import build
 from pydantic import SecretStr
 
 from gateway_core import __version__
 from gateway_core.cli import PROGRAM
 from gateway_core.cli.app import app
-from gateway_core.cli.exit_codes import FAULT
+from gateway_core.cli.installation import build
 from gateway_core.cli.lazy import PluginCommand
 from gateway_core.config.registry import Registry
+from gateway_core.contract.cli.exit_codes import FAULT
 from gateway_core.contract.component import Command
 from gateway_core.contract.errors import StartError
-from gateway_core.runtime.settings import Settings
+from gateway_core.contract.settings import Settings
 
 
 def test_version(tidegate) -> None:

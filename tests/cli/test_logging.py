@@ -9,8 +9,8 @@ from collections.abc import Iterator
 
 import pytest
 
+from gateway_core.contract.settings import Settings
 from gateway_core.runtime.log_output import ThrottledHandler, configure
-from gateway_core.runtime.settings import Settings
 
 
 class Terminal(io.StringIO):

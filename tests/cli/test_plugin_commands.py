@@ -6,6 +6,7 @@ import inspect
 import os
 import subprocess
 import sys
+from importlib.metadata import distribution
 from pathlib import Path
 from typing import Any
 
@@ -13,13 +14,15 @@ import pytest
 
 from gateway_core.cli.lazy import PANELS, loaded
 from gateway_core.config.registry import Registry
-from tests.planted import install
+from tests.planted import install, leave_out
 
 COMMANDS = {
     name: command
     for name, (command, plugin) in Registry.installed().commands.items()
     if plugin in ("admin", "inspect", "scenario", "http")
 }
+
+SHIPPED = {p.name for p in distribution("tidegate").entry_points.select(group="tidegate")}
 
 GREETER = """
 import typer
@@ -155,3 +158,26 @@ print(*{name.partition(".")[0] for name in sys.modules})
     ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
     slow = {"pydantic", "msgspec", "httpx", "anyio", "asyncio", "rich", "ruamel", "pyspark", "aiokafka"}
     assert slow & set(ran.stdout.split()) == set()
+
+
+NEEDED = {"basics", "cloudevents", "deadletter", "file", "http", "log", "access", "audit"}
+"""The plugins of a gateway that takes events by HTTP and writes them to a file, and those which they import."""
+
+
+@pytest.mark.usefixtures("processes")
+@pytest.mark.parametrize("gone", [{"inspect"}, SHIPPED - NEEDED], ids=["inspect", "all-that-it-can"])
+def test_the_commands_of_every_gateway_need_no_plugin(tmp_path: Path, gone: set[str]) -> None:
+    env = leave_out(tmp_path, *gone)
+    (tmp_path / "good.yaml").write_text(
+        "brokers: {default: {ingress: [{http: {listen: '127.0.0.1:0'}}]}}\n"
+        "triggers: {t: {subscriber: {file: {path: out.ndjson}}}}\n"
+    )
+    (tmp_path / "bad.yaml").write_text("brokers: {default: {ingres: []}}\n")
+    good = run(env, tmp_path, "check", "good.yaml", "--secrets")
+    assert (good.returncode, "no faults" in good.stdout) == (0, True), good.stderr
+    bad = run(env, tmp_path, "check", "bad.yaml")
+    assert (bad.returncode, "unknown key `ingres`" in bad.stdout) == (1, True)
+    assert run(env, tmp_path, "orphans", "good.yaml").stdout == "no orphans\n"
+    assert run(env, tmp_path, "version").stdout.startswith("tidegate ")
+    assert "complete" in run(env, tmp_path, "completion", "bash").stdout
+    assert run(env, tmp_path, "explain", "-", "good.yaml").returncode == 2

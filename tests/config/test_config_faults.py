@@ -15,9 +15,9 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parent))
 from config_plugins import registry
 
-from gateway_core.config.faults import render, to_json
 from gateway_core.config.load import load_all
 from gateway_core.contract.errors import ConfigError, Fault
+from gateway_core.contract.faults import render, to_json
 
 FAULTS = Path(__file__).parent / "faults"
 CASES = sorted(d.name for d in FAULTS.iterdir() if d.is_dir())

@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 sys.path.insert(0, str(Path(__file__).parent))
 from config_plugins import registry
 
-from gateway_core.config.faults import render
 from gateway_core.config.load import load, load_all
-from gateway_core.config.model import DeliveryConfig, GatewayConfig
+from gateway_core.contract.config_model import DeliveryConfig, GatewayConfig
 from gateway_core.contract.errors import ConfigError
+from gateway_core.contract.faults import render
 from tests.budget import examples
 
 HERE = Path(__file__).parent

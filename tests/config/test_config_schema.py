@@ -15,8 +15,8 @@ sys.path.insert(0, str(Path(__file__).parent))
 from config_plugins import registry
 from gateway_inspect.schema import schema
 
-from gateway_core.config.interpolate import Interpolator
-from gateway_core.config.yaml import read
+from gateway_core.contract.config_yaml import read
+from gateway_core.contract.interpolation import Interpolator
 
 HERE = Path(__file__).parent
 SCHEMA = schema(registry())

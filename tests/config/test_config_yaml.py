@@ -6,10 +6,9 @@ from typing import Any
 
 import pytest
 
-from gateway_core.config import yaml
-from gateway_core.config.report import locate
-from gateway_core.config.yaml import read, scalar
-from gateway_core.contract.config_node import Node
+from gateway_core.contract import config_yaml as yaml
+from gateway_core.contract.config_node import Node, locate
+from gateway_core.contract.config_yaml import read, scalar
 
 
 @pytest.mark.parametrize(

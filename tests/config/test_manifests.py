@@ -16,13 +16,13 @@ from hypothesis import strategies as st
 sys.path.insert(0, str(Path(__file__).parent))
 from config_plugins import registry
 
-from gateway_core.config.faults import render
 from gateway_core.config.load import load, load_all
-from gateway_core.config.model import GatewayConfig
 from gateway_core.config.registry import Registry
 from gateway_core.contract.config_extension import DocumentOrigin
+from gateway_core.contract.config_model import GatewayConfig
 from gateway_core.contract.errors import ConfigError, Fault
 from gateway_core.contract.event import Event
+from gateway_core.contract.faults import render
 from gateway_core.contract.interfaces import Outcome
 from gateway_core.delivery import Subscription
 from tests.budget import examples

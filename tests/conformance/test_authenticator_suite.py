@@ -6,9 +6,9 @@ from collections.abc import Awaitable
 
 import pytest
 from anyio.abc import TaskGroup
-from gateway_access.authenticator import Authenticator, Unauthenticated
 from gateway_testing.suites import AuthenticatorSuite, Kit, request
 
+from gateway_core.contract.authenticator import Authenticator, Unauthenticated
 from gateway_core.contract.event import Message
 from gateway_core.contract.identity import Identity
 

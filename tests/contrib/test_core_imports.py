@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 import gateway_core
-from gateway_core.config.installed import GROUP
 from gateway_core.config.registry import Registry
+from gateway_core.contract.hookspecs import GROUP
 
 ROOT = Path(__file__).parents[2]
 CORE = Path(gateway_core.__file__).parent
@@ -99,6 +99,61 @@ def test_the_core_knows_no_transport_and_no_component_by_name() -> None:
     assert wrong == {}
 
 
+def test_the_contract_imports_nothing_else_of_the_core() -> None:
+    """Only for types may it name what is not (yet) in the contract."""
+    wrong: dict[str, list[str]] = {}
+    for file in sorted((CORE / "contract").rglob("*.py")):
+        tree = ast.parse(file.read_text(encoding="utf-8"))
+        inside = len(file.relative_to(CORE).parts)
+        typed = {id(n) for block in ast.walk(tree) if _for_types(block) for n in ast.walk(block)}
+        found = [ast.unparse(n) for n in ast.walk(tree) if id(n) not in typed and _outside(n, inside)]
+        wrong |= {file.name: found} if found else {}
+    assert wrong == {}
+
+
+def _for_types(node: ast.AST) -> bool:
+    return isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"
+
+
+def _outside(node: ast.AST, inside: int) -> bool:
+    """Whether this imports from a part of the core that is not the contract; `inside`: levels that stay in it."""
+    if isinstance(node, ast.ImportFrom):
+        far = node.level >= inside or (not node.level and (node.module or "").partition(".")[0] == "gateway_core")
+        return far and not (node.module or "").startswith("gateway_core.contract")
+    return isinstance(node, ast.Import) and any(a.name.startswith("gateway_core") for a in node.names)
+
+
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+PAST = PROJECT["tool"]["tidegate"]["past-contract"]
+
+
+def _past_the_contract(file: Path) -> bool:
+    """Whether a file imports a part of the core that acts, anywhere in it."""
+    text = file.read_text(encoding="utf-8")
+    if not any(part in text for part in ("runtime", "pipeline", "delivery")) or "gateway_core" not in text:
+        return False
+    names: list[str] = []
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            names += [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
+        elif isinstance(node, ast.Import):
+            names += [alias.name for alias in node.names]
+    return any(re.match(r"gateway_core\.(runtime|pipeline|delivery)(\.|$)", name) for name in names)
+
+
+@pytest.mark.slow
+def test_what_is_shipped_is_written_against_the_contract() -> None:
+    """An outsider's plugin has no other door; the exceptions are listed, with reasons, in pyproject.toml."""
+    exceptions, remaining = PAST["exceptions"], set(PAST["remaining"])
+    assert len(exceptions) <= 5
+    assert all(exceptions.values())
+    files = (f for folder in ("plugins", "tools", "contrib") for f in (ROOT / folder).rglob("*.py"))
+    found = {str(f.relative_to(ROOT)) for f in files if _past_the_contract(f)}
+    extra, gone = found - remaining - exceptions.keys(), (remaining | exceptions.keys()) - found
+    assert not extra, f"{extra} import past gateway_core.contract: move what they need into the contract"
+    assert not gone, f"{gone} no longer do: take them off the list in pyproject.toml"
+
+
 LIBRARIES = {"gateway_java", "gateway_serving", "gateway_terminal", "gateway_testing", "gateway_transport"}
 """Offer no components: Java, HTTP servers with limits, tables of commands, doubles for tests, help for transports."""
 
@@ -142,7 +197,7 @@ def test_a_plugin_module_imports_nothing_heavy(plugin: str) -> None:
 
 @pytest.mark.spec("CARD-01", "CARD-05")
 def test_every_shipped_plugin_comes_by_its_entry_point() -> None:
-    declared = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["entry-points"][GROUP]
+    declared = PROJECT["project"]["entry-points"][GROUP]
     assert {value.partition(".")[0] for value in declared.values()} == PLUGINS - LIBRARIES
     installed = {point.name: point.value for point in entry_points(group=GROUP)}
     assert installed.items() >= declared.items()

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 from gateway_terminal.cards import card, card_lines
 
-from gateway_core.config.registry import Offer, Registry
+from gateway_core.config.registry import Registry
 from gateway_core.contract.component import Guarantees
+from gateway_core.contract.offer import Offer
 
 OFFERS = [
     offer

@@ -13,9 +13,9 @@ from gateway_admin.permits import COMPONENTS, Permits, PermitsConfig
 from gateway_file.config import FileConfig
 from gateway_testing import GatewayProcess
 
-from gateway_core.config.model import TriggerConfig
 from gateway_core.config.registry import Registry
 from gateway_core.contract.component import SinkRef
+from gateway_core.contract.config_model import TriggerConfig
 
 CONFIG = """
 brokers: {default: {ingress: [{http: {listen: "127.0.0.1:0"}}]}}

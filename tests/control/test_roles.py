@@ -15,10 +15,10 @@ from gateway_admin.tokens import derived, read_token
 from gateway_admin.watching import described, watching_routes
 from gateway_testing import GatewayProcess
 
-from gateway_core.config.model import GatewayConfig
 from gateway_core.config.registry import Registry
+from gateway_core.contract.config_model import GatewayConfig
+from gateway_core.contract.settings import Settings
 from gateway_core.runtime.gateway import Gateway
-from gateway_core.runtime.settings import Settings
 from tests.admin_routes import all_routes
 
 CONFIG = """

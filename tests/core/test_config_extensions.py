@@ -17,8 +17,7 @@ from gateway_admin.permits import Permits
 from gateway_admin.routes import Problem, Request
 from gateway_inspect.schema import schema
 
-from gateway_core.config.load import Loaded, load_all
-from gateway_core.config.model import GatewayConfig
+from gateway_core.config.load import load_all
 from gateway_core.config.registry import Registry
 from gateway_core.contract.component import BuildContext, Component, Config, SinkRef, Transport
 from gateway_core.contract.config_extension import (
@@ -30,9 +29,11 @@ from gateway_core.contract.config_extension import (
     DocumentOrigin,
     TriggerDocuments,
 )
+from gateway_core.contract.config_model import GatewayConfig
 from gateway_core.contract.config_node import Node
 from gateway_core.contract.errors import ConfigError, Fault, StartError
 from gateway_core.contract.hookspecs import hookimpl
+from gateway_core.contract.loaded import Loaded
 
 PLUGIN = '''
 """Adds the section `quotas`, and documents of `version: pipes/1`, each of them a trigger."""

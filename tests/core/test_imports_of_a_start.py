@@ -23,7 +23,7 @@ PROGRAM = """
 import json, os, signal, sys
 from pathlib import Path
 from gateway_core.runtime.run import run
-from gateway_core.runtime.settings import Settings
+from gateway_core.contract.settings import Settings
 
 def started(_):
     print(json.dumps(sorted(sys.modules)))

@@ -15,10 +15,10 @@ from gateway_core.config.registry import Registry
 from gateway_core.contract.errors import ConfigError, StartError
 from gateway_core.contract.hookspecs import hookimpl
 from gateway_core.contract.runners import Runner, Started
+from gateway_core.contract.settings import Settings
 from gateway_core.contract.status import GatewayStatus
 from gateway_core.runtime.config_read import ConfigRead
 from gateway_core.runtime.run import run
-from gateway_core.runtime.settings import Settings
 
 
 class Tray:
@@ -102,7 +102,7 @@ import sys
 from pathlib import Path
 from gateway_core.config.registry import Registry
 from gateway_core.runtime.run import run
-from gateway_core.runtime.settings import Settings
+from gateway_core.contract.settings import Settings
 
 settings = Settings(data_dir=Path(sys.argv[2]))
 sys.exit(run([sys.argv[1]], settings, registry=Registry(), on_started=lambda started: print("started", flush=True)))

@@ -15,14 +15,14 @@ from gateway_admin.routes import Answer, Request, Route
 from gateway_reload import plugin as reload_plugin
 from gateway_workers.rpc import PeerClient, PeerServer
 
-from gateway_core.config.model import GatewayConfig
 from gateway_core.config.registry import Registry
+from gateway_core.contract.config_model import GatewayConfig
 from gateway_core.contract.errors import StartError
 from gateway_core.contract.hookspecs import hookimpl
 from gateway_core.contract.services import GatewayView, RunningService, Service
+from gateway_core.contract.settings import Settings
 from gateway_core.runtime.gateway import Gateway
 from gateway_core.runtime.role import Role
-from gateway_core.runtime.settings import Settings
 
 pytestmark = pytest.mark.anyio
 

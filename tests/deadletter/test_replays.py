@@ -14,13 +14,13 @@ from gateway_deadletter.dead_letters import Query
 from gateway_deadletter.replay import Replay
 from gateway_deadletter.replays import Replays
 
-from gateway_core.config.model import GatewayConfig
 from gateway_core.config.registry import Registry
+from gateway_core.contract.config_model import GatewayConfig
 from gateway_core.contract.errors import Refused, StorageError
 from gateway_core.contract.event import Event
 from gateway_core.contract.interfaces import Accepted
+from gateway_core.contract.settings import Settings
 from gateway_core.runtime.gateway import Gateway
-from gateway_core.runtime.settings import Settings
 
 pytestmark = [pytest.mark.anyio, pytest.mark.spec("CO-41")]
 

@@ -15,16 +15,16 @@ from gateway_log import plugin as log_plugin
 from gateway_reload import plugin as reload_plugin
 from gateway_testing import ScriptedSink
 
-from gateway_core.config.model import GatewayConfig
 from gateway_core.config.registry import Registry
 from gateway_core.contract.clock import SystemClock, Timer
 from gateway_core.contract.component import BuildContext, Component, Config, Transport
+from gateway_core.contract.config_model import GatewayConfig
 from gateway_core.contract.config_node import Place
 from gateway_core.contract.event import Event
 from gateway_core.contract.hookspecs import hookimpl
 from gateway_core.contract.interfaces import Intake
+from gateway_core.contract.settings import Settings
 from gateway_core.runtime.gateway import Gateway
-from gateway_core.runtime.settings import Settings
 from tests.in_process import started
 
 

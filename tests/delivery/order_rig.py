@@ -7,7 +7,7 @@ from collections.abc import Callable
 from anyio.abc import TaskGroup
 from gateway_testing import FakeClock, MemoryFeed
 
-from gateway_core.config.model import DeliveryConfig
+from gateway_core.contract.config_model import DeliveryConfig
 from gateway_core.contract.event import PARTITION_BITS, Event
 from gateway_core.contract.interfaces import DELIVERED, Accepted, Outcome, Sink
 from gateway_core.delivery import Budget, Subscription

@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 from gateway_testing import FakeClock, ScriptedSink
 
-from gateway_core.config.model import DeliveryConfig
+from gateway_core.contract import filters
+from gateway_core.contract.config_model import DeliveryConfig
 from gateway_core.contract.errors import NotDelivered, Overloaded, Refused
 from gateway_core.contract.event import Event
 from gateway_core.contract.interfaces import Filter, Outcome
 from gateway_core.delivery import Budget, Subscription
 from gateway_core.delivery.deliveries import OrderKeyOf
-from gateway_core.pipeline import filters
 from gateway_core.pipeline.bridge import Bridge
 
 BUSY = Outcome(False, retry=True, code=503, reason="503 Service Unavailable", retry_after_s=7)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from gateway_testing import FakeClock, ScriptedSink
 
-from gateway_core.config.model import DeliveryConfig
+from gateway_core.contract.config_model import DeliveryConfig
 from gateway_core.contract.errors import StorageError
 from gateway_core.contract.event import Event
 from gateway_core.contract.interfaces import Observer, Outcome, Sink

@@ -11,11 +11,11 @@ from gateway_testing import FakeClock, MemoryFeed
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway_core.config.model import DeliveryConfig
+from gateway_core.contract.backoff import ceiling_s
+from gateway_core.contract.config_model import DeliveryConfig
 from gateway_core.contract.event import PARTITION_BITS, Event
 from gateway_core.contract.interfaces import DELIVERED, Outcome
 from gateway_core.delivery import Subscription
-from gateway_core.delivery.backoff import ceiling_s
 from gateway_core.delivery.deliveries import OrderKeyOf, of_key, of_partition
 from tests.budget import examples
 

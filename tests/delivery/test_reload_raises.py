@@ -11,8 +11,8 @@ import pytest
 from gateway_inspect.browse import browse
 from gateway_testing import ScriptedSink
 
-from gateway_core.config.model import GatewayConfig
 from gateway_core.contract.capabilities import Found
+from gateway_core.contract.config_model import GatewayConfig
 from gateway_core.contract.errors import StorageError
 from gateway_core.contract.event import Event
 from gateway_core.contract.outcome import Outcome

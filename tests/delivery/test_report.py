@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from gateway_testing import FakeClock, MemoryFeed, ScriptedSink
 
-from gateway_core.config.model import DeliveryConfig
+from gateway_core.contract.config_model import DeliveryConfig
 from gateway_core.contract.errors import Refused
 from gateway_core.contract.event import Event
 from gateway_core.contract.interfaces import DELIVERED, Outcome

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 from gateway_testing import ScriptedSink
 
-from gateway_core.config.model import BridgeConfig, DeliveryConfig, GatewayConfig
+from gateway_core.contract.backoff import ceiling_s
+from gateway_core.contract.clock import rfc3339
+from gateway_core.contract.config_model import BridgeConfig, DeliveryConfig, GatewayConfig
 from gateway_core.contract.interfaces import DELIVERED, Outcome
 from gateway_core.contract.status import TriggerStatus
-from gateway_core.delivery.backoff import ceiling_s
-from gateway_core.delivery.dead_letter import rfc3339
 from gateway_core.pipeline.infos import delivery_facts
 from tests.delivery.test_subscription import BUSY, Rig
 

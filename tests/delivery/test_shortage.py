@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from gateway_testing import FakeClock, MemoryFeed, ScriptedSink
 
-from gateway_core.config.model import DeliveryConfig
 from gateway_core.contract.async_sink import AsyncSink
+from gateway_core.contract.config_model import DeliveryConfig
 from gateway_core.contract.event import Event
 from gateway_core.contract.interfaces import DELIVERED, Outcome
 from gateway_core.contract.outcome import short

@@ -9,13 +9,13 @@ from gateway_testing import FakeClock, MemoryFeed, ScriptedSink
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway_core.config.model import DeliveryConfig
+from gateway_core.contract.backoff import ceiling_s, wait_s
+from gateway_core.contract.config_model import DeliveryConfig
+from gateway_core.contract.dead_letter_facts import without_facts
 from gateway_core.contract.event import Event
 from gateway_core.contract.interfaces import DELIVERED, Outcome
 from gateway_core.contract.outcome import Stage
 from gateway_core.delivery import Budget, Subscription
-from gateway_core.delivery.backoff import ceiling_s, wait_s
-from gateway_core.delivery.dead_letter import without_facts
 
 BUSY = Outcome(False, retry=True, code=503, data=b"come back later", reason="503 Service Unavailable")
 BAD = Outcome(False, code=400, data=b"no", reason="400 Bad Request")

@@ -20,11 +20,11 @@ from ruamel.yaml import YAML
 from gateway_core.cli.app import app
 from gateway_core.cli.lazy import loaded
 from gateway_core.config.load import load
-from gateway_core.config.model import GatewayConfig
 from gateway_core.config.registry import Registry
+from gateway_core.contract.config_model import GatewayConfig
 from gateway_core.contract.errors import ConfigError
+from gateway_core.contract.settings import Settings
 from gateway_core.runtime.gateway import Gateway
-from gateway_core.runtime.settings import Settings
 from tests.admin_routes import all_routes
 from tests.docs.blocks import ROOT, Block, blocks, of_page
 

@@ -8,10 +8,10 @@ import shlex
 import pytest
 import typer
 
-from gateway_core.cli import exit_codes
 from gateway_core.cli.app import app
+from gateway_core.contract.cli import exit_codes
+from gateway_core.contract.settings import Settings
 from gateway_core.runtime.component_tasks import STOP_S
-from gateway_core.runtime.settings import Settings
 from tests.docs.blocks import ROOT, blocks
 
 

@@ -18,8 +18,8 @@ from gateway_core.config.registry import Registry
 from gateway_core.contract.component import Component
 from gateway_core.contract.errors import StartError
 from gateway_core.contract.hookspecs import hookimpl
+from gateway_core.contract.settings import Settings
 from gateway_core.runtime import start_conditions
-from gateway_core.runtime.settings import Settings
 from tests.command_line import tidegate
 
 ROOT = Path(__file__).parents[2]

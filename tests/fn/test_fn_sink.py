@@ -11,9 +11,9 @@ import gateway_fn.plugin
 import pytest
 from gateway_testing import FakeClock, MemoryFeed, ScriptedSink
 
-from gateway_core.config.model import DeliveryConfig
 from gateway_core.config.registry import Registry
 from gateway_core.contract.component import BuildContext, Component, Config, SinkRef, Transport
+from gateway_core.contract.config_model import DeliveryConfig
 from gateway_core.contract.errors import StartError
 from gateway_core.contract.event import Event
 from gateway_core.contract.hookspecs import hookimpl

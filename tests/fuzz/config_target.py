@@ -5,10 +5,10 @@ from __future__ import annotations
 import tempfile
 from pathlib import Path
 
-from gateway_core.config.faults import render
 from gateway_core.config.load import load_all
 from gateway_core.config.registry import Registry
 from gateway_core.contract.errors import ConfigError
+from gateway_core.contract.faults import render
 from tests.fuzz.checks import check_plain
 
 REGISTRY = Registry.installed()

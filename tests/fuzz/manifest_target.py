@@ -11,9 +11,9 @@ from typing import Any
 import msgspec
 from gateway_knative.manifests import read, triggers
 
-from gateway_core.config.faults import render
-from gateway_core.config.yaml import MAX_DEPTH
 from gateway_core.contract.config_node import Node
+from gateway_core.contract.config_yaml import MAX_DEPTH
+from gateway_core.contract.faults import render
 from tests.fuzz.checks import check_plain
 
 _ENV = {"NAME": "value"}

@@ -12,10 +12,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from gateway_access.authenticator import Unauthenticated
 from gateway_testing import FakeClock
 
 from gateway_core.config.registry import Registry
+from gateway_core.contract.authenticator import Unauthenticated
 from gateway_core.contract.component import BuildContext
 from gateway_core.contract.event import Message
 

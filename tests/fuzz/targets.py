@@ -9,7 +9,7 @@ TARGETS = {
     "coding": ("gateway_serving.content_coding",),
     "cloudevents": ("gateway_cloudevents", "gateway_kafka.records", "gateway_kafka.non_cloudevent"),
     "cesql": ("gateway_cesql", "gateway_log.routing"),
-    "config": ("gateway_core.config",),
+    "config": ("gateway_core.config", "gateway_core.contract.config_", "gateway_core.contract.interpolation"),
     "manifest": ("gateway_knative",),
     "rows": ("gateway_log.rows", "gateway_log.reader"),
     "letters": ("gateway_deadletter", "gateway_cloudevents.event_json"),

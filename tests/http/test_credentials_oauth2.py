@@ -23,8 +23,8 @@ from gateway_http.credentials import oauth2
 from gateway_testing import GatewayProcess, ScriptedSink, Subscriber
 from gateway_testing.subscriber import Answer, Received
 
-from gateway_core.config.model import DeliveryConfig
 from gateway_core.contract.clock import SystemClock
+from gateway_core.contract.config_model import DeliveryConfig
 from gateway_core.contract.errors import StartError
 from gateway_core.contract.event import Event
 from gateway_core.contract.interfaces import Outcome

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from gateway_access.authenticator import Unauthenticated
 from gateway_cloudevents import plugin as cloudevents
 from gateway_http.config import HttpSinkConfig
 from gateway_http.credentials.signing import webhook_id
@@ -20,6 +19,7 @@ from gateway_testing.subscriber import Received
 from gateway_transport import renewed
 from standardwebhooks import Webhook, WebhookVerificationError
 
+from gateway_core.contract.authenticator import Unauthenticated
 from gateway_core.contract.errors import StartError
 from gateway_core.contract.event import Event
 from tests.auth.signing import Bench

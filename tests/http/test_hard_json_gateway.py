@@ -15,8 +15,8 @@ from gateway_cloudevents import event_json
 
 from gateway_core.config.load import load_all
 from gateway_core.config.registry import Registry
+from gateway_core.contract.settings import Settings
 from gateway_core.runtime.gateway import Gateway
-from gateway_core.runtime.settings import Settings
 from tests.hard_json import JSON, NO_JSON
 from tests.in_process import started
 

@@ -12,8 +12,8 @@ import anyio
 import pytest
 from gateway_testing import MemoryFeed, ScriptedSink, Subscriber
 
-from gateway_core.config.model import DeliveryConfig
 from gateway_core.contract.clock import SystemClock
+from gateway_core.contract.config_model import DeliveryConfig
 from gateway_core.contract.event import Event
 from gateway_core.contract.interfaces import Outcome
 from gateway_core.delivery import Subscription

@@ -11,8 +11,8 @@ import pytest
 from gateway_http.local_ports import no_port_left
 from gateway_testing import MemoryFeed, ScriptedSink, Subscriber
 
-from gateway_core.config.model import DeliveryConfig
 from gateway_core.contract.clock import SystemClock
+from gateway_core.contract.config_model import DeliveryConfig
 from gateway_core.contract.event import Event
 from gateway_core.contract.interfaces import Outcome
 from gateway_core.contract.shortage import is_shortage

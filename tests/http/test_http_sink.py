@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from gateway_testing import FakeClock, ScriptedSink, Subscriber
 
-from gateway_core.config.model import DeliveryConfig
+from gateway_core.contract.config_model import DeliveryConfig
 from gateway_core.contract.event import Event
 from gateway_core.contract.interfaces import Outcome
 from gateway_core.delivery import Subscription

@@ -14,8 +14,8 @@ from gateway_testing import Subscriber
 
 from gateway_core.config.load import load_all
 from gateway_core.config.registry import Registry
+from gateway_core.contract.settings import Settings
 from gateway_core.runtime.gateway import Gateway
-from gateway_core.runtime.settings import Settings
 from tests.in_process import started
 
 pytestmark = pytest.mark.anyio

@@ -13,8 +13,8 @@ from gateway_http.webhook_config import HandshakeSenderConfig
 from gateway_http.webhook_sender import LONGEST_PACED_S, Answer, Asked, Grant, Permission, grant_of
 from gateway_testing import FakeClock, ScriptedSink, Subscriber
 
-from gateway_core.config.model import DeliveryConfig
 from gateway_core.contract.clock import SystemClock
+from gateway_core.contract.config_model import DeliveryConfig
 from gateway_core.contract.event import Event
 from gateway_core.contract.interfaces import Outcome
 from gateway_core.delivery import Subscription

@@ -16,8 +16,8 @@ from gateway_core.config.registry import Registry
 from gateway_core.contract.clock import Clock, SystemClock
 from gateway_core.contract.component import BuildContext
 from gateway_core.contract.event import Event
+from gateway_core.contract.filters import match_all
 from gateway_core.contract.interfaces import Filter
-from gateway_core.pipeline.filters import match_all
 
 
 class Subscriber:

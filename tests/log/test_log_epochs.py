@@ -14,7 +14,7 @@ from gateway_log.epochs import Epoch
 from gateway_log.reader import LogReader
 from gateway_log.verify import faults
 
-from gateway_core.pipeline.filters import match_all
+from gateway_core.contract.filters import match_all
 
 pytestmark = pytest.mark.anyio
 

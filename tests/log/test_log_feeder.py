@@ -10,7 +10,7 @@ from gateway_log.cursor import Tail
 from gateway_log.feeder import Feeder
 
 from gateway_core.contract.event import Event
-from gateway_core.pipeline.filters import match_all
+from gateway_core.contract.filters import match_all
 
 pytestmark = pytest.mark.anyio
 

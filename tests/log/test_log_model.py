@@ -13,7 +13,7 @@ import pytest
 from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
-from gateway_core.pipeline.filters import attributes_filter
+from gateway_core.contract.filters import attributes_filter
 from tests.budget import examples
 
 STEPS = st.lists(

@@ -8,7 +8,7 @@ import pytest
 from gateway_log.reader import LogReader
 from gateway_testing import FakeClock
 
-from gateway_core.pipeline.filters import match_all
+from gateway_core.contract.filters import match_all
 
 pytestmark = pytest.mark.anyio
 AGE_S = 600.0  # the log looks every 10 s of the clock

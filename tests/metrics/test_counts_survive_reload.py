@@ -10,8 +10,8 @@ import anyio
 import pytest
 from gateway_admin.metrics import render
 
-from gateway_core.config.model import GatewayConfig
 from gateway_core.contract.component import Component, Config
+from gateway_core.contract.config_model import GatewayConfig
 from gateway_core.contract.event import Event
 from gateway_core.contract.hookspecs import hookimpl
 from gateway_core.contract.interfaces import Outcome

@@ -17,12 +17,12 @@ from gateway_java.kafka import KafkaBroker
 from gateway_log import plugin as log_plugin
 from gateway_testing import GatewayProcess, Subscriber
 
-from gateway_core.config.model import GatewayConfig
 from gateway_core.config.registry import Registry
 from gateway_core.contract.clock import SystemClock
+from gateway_core.contract.config_model import GatewayConfig
 from gateway_core.contract.interfaces import Intake
+from gateway_core.contract.settings import Settings
 from gateway_core.runtime.gateway import Gateway
-from gateway_core.runtime.settings import Settings
 from tests.delivery.gateway_rig import Parts, Tap
 from tests.ledger import free_port
 from tests.metrics.scrape import faults, scrape

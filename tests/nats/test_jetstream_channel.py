@@ -20,7 +20,7 @@ from gateway_testing.suites.sink import numbered
 from gateway_core.contract.capabilities import Found
 from gateway_core.contract.errors import Overloaded, Refused, StartError
 from gateway_core.contract.event import Event
-from gateway_core.pipeline.filters import attributes_filter
+from gateway_core.contract.filters import attributes_filter
 from tests.command_line import tidegate
 from tests.nats.conftest import NatsKit
 from tests.nats.test_nats_source import client

@@ -13,7 +13,6 @@ from typing import Any
 import anyio
 import httpx
 import pytest
-from gateway_access.authenticator import Unauthenticated
 from gateway_oidc import authenticator as module
 from gateway_oidc.authenticator import OidcAuthenticator
 from gateway_oidc.config import OidcConfig
@@ -21,6 +20,7 @@ from gateway_testing.clock import FakeClock
 from gateway_testing.process import GatewayProcess
 
 from gateway_core.config.registry import Registry
+from gateway_core.contract.authenticator import Unauthenticated
 from gateway_core.contract.component import BuildContext
 from gateway_core.contract.event import Message
 from gateway_core.contract.identity import Identity

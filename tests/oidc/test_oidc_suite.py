@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 
 import pytest
-from gateway_access.authenticator import Authenticator
 from gateway_testing.suites import AuthenticatorSuite, Kit, request
 
+from gateway_core.contract.authenticator import Authenticator
 from gateway_core.contract.event import Message
 from tests.oidc.issuer import AUDIENCE, ec_key, encoded, signed
 

@@ -130,7 +130,7 @@ from gateway_core.runtime.build import Builder
 from gateway_core.contract.clock import SystemClock
 from gateway_core.config.load import load
 from gateway_core.config.registry import Registry
-from gateway_core.runtime.settings import Settings
+from gateway_core.contract.settings import Settings
 
 set_tracer_provider(TracerProvider(shutdown_on_exit=False))
 folder, registry = Path(sys.argv[1]), Registry.installed()

@@ -15,9 +15,9 @@ from typing import IO
 
 import httpx
 import pytest
-from gateway_inspect.cli.installation import build
 from gateway_testing import GatewayProcess, Subscriber
 
+from gateway_core.cli.installation import build
 from tests.packaging.test_compiled import MODULES, ROOT, libraries, run, without_a_compiler
 
 pytestmark = [pytest.mark.usefixtures("processes"), pytest.mark.full, pytest.mark.timeout(3600)]

@@ -11,7 +11,7 @@ import pytest
 from gateway_plugins.new import Kind, Names, package, write
 
 from gateway_core import __version__
-from gateway_core.cli.common import CommandError
+from gateway_core.contract.cli.common import CommandError
 
 KINDS = list(Kind)
 

@@ -12,13 +12,13 @@ from gateway_testing import FakeClock
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway_core.config.interpolate import Interpolator
 from gateway_core.config.registry import Registry
 from gateway_core.contract.component import BuildContext, KeyMapperRef
 from gateway_core.contract.config_node import Node
 from gateway_core.contract.event import Event, text_of
-from gateway_core.pipeline.filters import all_of, attributes_filter
-from gateway_core.runtime.settings import Settings
+from gateway_core.contract.filters import all_of, attributes_filter
+from gateway_core.contract.interpolation import Interpolator
+from gateway_core.contract.settings import Settings
 from tests.budget import examples
 
 QUICK = examples(60)

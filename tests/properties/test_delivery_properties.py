@@ -10,11 +10,11 @@ from gateway_testing import FakeClock, ScriptedSink
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from gateway_core.config.model import DeliveryConfig
+from gateway_core.contract import backoff
+from gateway_core.contract.config_model import DeliveryConfig
+from gateway_core.contract.dead_letter_facts import FACTS, with_facts, without_facts
 from gateway_core.contract.event import Event
 from gateway_core.contract.interfaces import Outcome
-from gateway_core.delivery import backoff
-from gateway_core.delivery.dead_letter import FACTS, with_facts, without_facts
 from gateway_core.delivery.deliveries import Attempts, Delivery, DeliveryQueue
 from gateway_core.delivery.reply import TTL, as_published
 from gateway_core.delivery.schedule import Rate, Schedule, Window

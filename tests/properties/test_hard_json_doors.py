@@ -35,8 +35,8 @@ from gateway_websocket.subprotocol import BINDING as WEBSOCKET
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway_core.cli.common import CommandError
 from gateway_core.config.registry import Registry
+from gateway_core.contract.cli.common import CommandError
 from gateway_core.contract.component import Binding, BuildContext, CodecRef, FilterRef, KeyMapperRef
 from gateway_core.contract.errors import Refused
 from gateway_core.contract.event import Event, Message

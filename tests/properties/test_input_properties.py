@@ -14,7 +14,7 @@ from gateway_http.cli.post import check_url
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway_core.cli.common import CommandError
+from gateway_core.contract.cli.common import CommandError
 from tests.budget import examples
 
 QUICK = examples(60)

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway_core.contract.event import Event, text_of
-from gateway_core.pipeline.filters import attributes_filter
+from gateway_core.contract.filters import attributes_filter
 from tests.budget import examples
 
 QUICK = examples(60)

@@ -22,9 +22,9 @@ from gateway_core.contract.component import BuildContext, Component, Config, Tra
 from gateway_core.contract.errors import StartError
 from gateway_core.contract.hookspecs import hookimpl
 from gateway_core.contract.interfaces import Intake, Source
+from gateway_core.contract.settings import Settings
 from gateway_core.runtime.config_read import read_config
 from gateway_core.runtime.gateway import Gateway
-from gateway_core.runtime.settings import Settings
 from tests.in_process import started
 
 pytestmark = pytest.mark.anyio

@@ -13,9 +13,9 @@ from gateway_admin import plugin as admin_plugin
 from gateway_workers import plugin as workers_plugin
 
 from gateway_core.config.registry import Registry
+from gateway_core.contract.settings import Settings
 from gateway_core.runtime.config_read import read_config
 from gateway_core.runtime.gateway import Gateway
-from gateway_core.runtime.settings import Settings
 
 
 @pytest.mark.anyio
@@ -52,7 +52,7 @@ from gateway_core.config.registry import Registry
 from gateway_core.contract.hookspecs import hookimpl
 from gateway_core.contract.services import RunningService, Service
 from gateway_core.runtime.run import run
-from gateway_core.runtime.settings import Settings
+from gateway_core.contract.settings import Settings
 from gateway_reload import plugin
 
 class Signals(RunningService):

@@ -9,8 +9,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from gateway_core.contract.event import Event, text_of
+from gateway_core.contract.filters import all_of, attributes_filter, match_all
 from gateway_core.contract.interfaces import Filter
-from gateway_core.pipeline.filters import all_of, attributes_filter, match_all
 from tests.budget import examples
 
 NAMES = st.sampled_from(["type", "source", "flag"])

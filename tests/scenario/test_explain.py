@@ -20,15 +20,15 @@ from hypothesis import strategies as st
 
 from gateway_core.cli import main
 from gateway_core.config.load import load
-from gateway_core.config.model import DeliveryConfig, GatewayConfig
 from gateway_core.config.registry import Registry
 from gateway_core.contract.component import BuildContext, FilterRef
+from gateway_core.contract.config_model import DeliveryConfig, GatewayConfig
 from gateway_core.contract.event import Event
+from gateway_core.contract.filters import all_of, clause_of
 from gateway_core.contract.interfaces import Clause, Filter, Outcome
+from gateway_core.contract.settings import Settings
 from gateway_core.delivery import Subscription
-from gateway_core.pipeline.filters import all_of, clause_of
 from gateway_core.runtime.build import Builder
-from gateway_core.runtime.settings import Settings
 from tests.budget import examples
 
 QUICK = examples(80)

@@ -26,8 +26,8 @@ from gateway_core.config.registry import Registry
 from gateway_core.contract.component import BuildContext
 from gateway_core.contract.errors import StartError, StorageError
 from gateway_core.contract.event import Event
+from gateway_core.contract.filters import match_all
 from gateway_core.contract.interfaces import Outcome
-from gateway_core.pipeline.filters import match_all
 from tests.simulation.disk import MIB, Disk, Rule
 from tests.simulation.log_lives import Act, Crash, Life, drawn
 

@@ -8,10 +8,10 @@ from typing import Any, Protocol
 
 import anyio
 from anyio.abc import TaskGroup
-from gateway_access.authenticator import Unauthenticated
 from gateway_cloudevents.codec import build as build_codec
 from gateway_cloudevents.config import CloudEventsConfig
 
+from gateway_core.contract.authenticator import Unauthenticated
 from gateway_core.contract.component import BuildContext, Component, Config, Transport
 from gateway_core.contract.event import Event, Message, text_of
 from gateway_core.contract.hookspecs import hookimpl

@@ -21,8 +21,8 @@ from gateway_spark.writer.posting import Target, wait_s
 from gateway_spark.writer.writing import Sender
 from gateway_testing import GatewayProcess, Subscriber
 
-from gateway_core.config.model import DeliveryConfig
-from gateway_core.delivery import backoff
+from gateway_core.contract import backoff
+from gateway_core.contract.config_model import DeliveryConfig
 
 BASE = {"id": "1", "source": "/s", "type": "t"}
 BATCH = "application/cloudevents-batch+json"

@@ -7,7 +7,8 @@ import socket
 from pathlib import Path
 
 import pytest
-from gateway_transport.regular_file import check_regular, read_regular
+
+from gateway_core.contract.files import check_regular, read_regular
 
 pytestmark = pytest.mark.spec("HM-17")
 

@@ -17,8 +17,8 @@ from websockets.exceptions import InvalidStatus
 
 from gateway_core.config.load import load_all
 from gateway_core.config.registry import Registry
+from gateway_core.contract.settings import Settings
 from gateway_core.runtime.gateway import Gateway
-from gateway_core.runtime.settings import Settings
 from tests.auth.rig import basic
 from tests.in_process import started
 from tests.websocket.far import ACK, PLAIN

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from gateway_core.cli.options import DataDir, Json
+from gateway_core.contract.cli.options import DataDir, Json
 
 from ..client import complete
 from ..client.options import AdminAddress

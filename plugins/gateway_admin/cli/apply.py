@@ -8,13 +8,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from gateway_core.cli import common
-from gateway_core.cli.common import CommandError
-from gateway_core.cli.exit_codes import FAULT, OK
-from gateway_core.config.faults import to_json
 from gateway_core.config.registry import Registry
 from gateway_core.config.sources import config_files
+from gateway_core.contract.cli import common
+from gateway_core.contract.cli.common import CommandError
+from gateway_core.contract.cli.exit_codes import FAULT, OK
 from gateway_core.contract.errors import ConfigError, Fault
+from gateway_core.contract.faults import to_json
 
 from ..client.remote import Declined, fault_of, remote
 

@@ -13,9 +13,9 @@ import httpx
 from gateway_http.cli.post import secure
 from gateway_serving.hosts import is_loopback
 
-from gateway_core.cli import common
-from gateway_core.cli.common import CommandError
-from gateway_core.cli.exit_codes import OK
+from gateway_core.contract.cli import common
+from gateway_core.contract.cli.common import CommandError
+from gateway_core.contract.cli.exit_codes import OK
 from gateway_core.contract.one_line import one_line
 
 from ..client import logins

@@ -8,8 +8,8 @@ from typing import Any
 
 from gateway_terminal.tables import print_table
 
-from gateway_core.cli import common
-from gateway_core.cli.exit_codes import OK
+from gateway_core.contract.cli import common
+from gateway_core.contract.cli.exit_codes import OK
 from gateway_core.contract.one_line import one_line
 from gateway_core.contract.record import Record
 from gateway_core.contract.status import DeliveryStatus, Entry, GatewayStatus, TriggerStatus

@@ -10,7 +10,7 @@ from urllib.parse import quote
 
 import httpx
 
-from gateway_core.cli.common import CommandError
+from gateway_core.contract.cli.common import CommandError
 from gateway_core.contract.errors import Fault
 
 from .running import UNAUTHORIZED, connected

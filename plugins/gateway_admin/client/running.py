@@ -16,8 +16,8 @@ import httpx
 import msgspec
 from gateway_http.cli.post import secure
 
-from gateway_core.cli import common
-from gateway_core.cli.common import CommandError
+from gateway_core.contract.cli import common
+from gateway_core.contract.cli.common import CommandError
 from gateway_core.contract.one_line import one_line
 from gateway_core.contract.status import GatewayStatus
 
@@ -26,7 +26,7 @@ from ..tokens import read_token
 from . import logins
 
 if TYPE_CHECKING:
-    from gateway_core.runtime.settings import Settings
+    from gateway_core.contract.settings import Settings
 
 UNAUTHORIZED = (
     "{url} requires a token, or does not take this one: set TIDEGATE_ADMIN_TOKEN or TIDEGATE_ADMIN_TOKEN_FILE, or log "

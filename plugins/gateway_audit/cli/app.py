@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from gateway_core.cli.options import DataDir
+from gateway_core.contract.cli.options import DataDir
 
 
 def audit(

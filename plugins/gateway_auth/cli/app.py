@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from gateway_core.cli.options import Json
+from gateway_core.contract.cli.options import Json
 
 auth = typer.Typer(help="Manage API keys and passwords of senders.", no_args_is_help=True, add_completion=False)
 key = typer.Typer(help="Manage the API keys in a file.", no_args_is_help=True, add_completion=False)

@@ -11,7 +11,7 @@ import typer
 from gateway_audit.log import record_command
 from gateway_terminal import tables
 
-from gateway_core.cli import common
+from gateway_core.contract.cli import common
 
 from ..edited_file import read_bytes
 from ..keys import Key, add_key, read_keys, remove_keys

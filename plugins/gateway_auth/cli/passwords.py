@@ -8,7 +8,7 @@ from pathlib import Path
 
 from gateway_audit.log import record_command
 
-from gateway_core.cli.common import CommandError, settings
+from gateway_core.contract.cli.common import CommandError, settings
 
 from ..passwords import LONGEST, hash_of, set_password
 

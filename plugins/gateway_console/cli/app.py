@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 from gateway_admin.client.options import AdminAddress
 
-from gateway_core.cli.options import DataDir
+from gateway_core.contract.cli.options import DataDir
 
 
 def console(

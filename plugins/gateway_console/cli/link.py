@@ -11,9 +11,9 @@ from urllib.parse import urlsplit
 from gateway_admin.client.remote import Declined, remote
 from gateway_admin.client.running import addresses, admin_url
 
-from gateway_core.cli import common
-from gateway_core.cli.common import CommandError
-from gateway_core.cli.exit_codes import OK
+from gateway_core.contract.cli import common
+from gateway_core.contract.cli.common import CommandError
+from gateway_core.contract.cli.exit_codes import OK
 
 _ANY = {"0.0.0.0": "127.0.0.1", "[::]": "[::1]"}
 """Addresses that only a listener has, and what a browser on the same machine writes in their place."""

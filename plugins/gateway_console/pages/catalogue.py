@@ -181,9 +181,7 @@ def routes(console: Console) -> list[Route]:
 
 
 def _file(path: str, handler: Callable[[Request], Any], summary: str) -> Route:
-    return Route(
-        *("GET", f"{ROOT}{path}", handler, summary, {200: Text(HTML)}), role="viewer", tell=tell, described=False
-    )
+    return Route("GET", f"{ROOT}{path}", handler, summary, {200: Text(HTML)}, role="viewer", tell=tell, described=False)
 
 
 def _download(text: str, media: str, name: str) -> Answer:

@@ -14,9 +14,9 @@ from gateway_admin.routes import Answer, Request, Route
 from gateway_admin.shown import as_yaml, shown
 from gateway_admin.status_in_steps import status_of
 
-from gateway_core.config.load import Loaded
-from gateway_core.config.model import GatewayConfig
+from gateway_core.contract.config_model import GatewayConfig
 from gateway_core.contract.errors import ConfigError, Fault
+from gateway_core.contract.loaded import Loaded
 from gateway_core.runtime.config_read import Reloader
 
 from ..context import Console

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from gateway_core.cli.options import Config, DataDir, Json
+from gateway_core.contract.cli.options import Config, DataDir, Json
 
 dlq = typer.Typer(help="Show dead letters and replay them.", no_args_is_help=True, add_completion=False)
 

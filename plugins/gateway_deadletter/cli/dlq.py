@@ -14,11 +14,10 @@ from gateway_admin.client.remote import remote
 from gateway_admin.client.running import is_running
 from gateway_terminal import tables
 
-from gateway_core.cli import common
-from gateway_core.cli.exit_codes import FAULT, OK
-from gateway_core.config.load import load
-from gateway_core.config.registry import Registry
+from gateway_core.contract.cli import common
+from gateway_core.contract.cli.exit_codes import FAULT, OK
 from gateway_core.contract.clock import SystemClock
+from gateway_core.contract.configs import installed, load
 from gateway_core.contract.one_line import one_line
 
 from ..dead_letters import Query, Stores, detail, given_up_counts, row
@@ -49,7 +48,7 @@ class Where:
 
     def stores(self) -> Stores:
         """The stores of the config, and of the triggers that were applied to its gateway."""
-        registry = Registry.installed()
+        registry = installed()
         settings = common.settings(data_dir=self.data_dir)
         loaded = load([*common.config_paths(self.config), *registry.config_files(settings)], registry)
         return Stores(loaded, settings.data_dir, registry, [key for file in self.key_files for key in _keys(file)])

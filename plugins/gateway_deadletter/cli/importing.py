@@ -10,8 +10,8 @@ from gateway_audit.log import record_command
 from gateway_file.letters import letter
 from gateway_file.line_file import lines_of, take_out
 
-from gateway_core.cli import common
-from gateway_core.cli.exit_codes import FAULT, OK
+from gateway_core.contract.cli import common
+from gateway_core.contract.cli.exit_codes import FAULT, OK
 from gateway_core.contract.event import Event
 
 from .. import line as line_format

@@ -15,10 +15,10 @@ from gateway_cloudevents.trace_headers import headers as trace_headers
 from gateway_http.cli.post import STRUCTURED, binary, check_url, client, given_headers, post
 from gateway_http.cli.tls_files import Files, tls_of
 
-from gateway_core.cli import common
-from gateway_core.cli.exit_codes import FAULT, OK
+from gateway_core.contract.cli import common
+from gateway_core.contract.cli.exit_codes import FAULT, OK
+from gateway_core.contract.dead_letter_facts import without_facts
 from gateway_core.contract.options import HIDDEN
-from gateway_core.delivery.dead_letter import without_facts
 
 from ..dead_letters import DeadLetter, Query, Stores, of_events
 from ..replaying import Removals, was_event

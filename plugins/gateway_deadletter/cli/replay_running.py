@@ -10,8 +10,8 @@ import msgspec
 from gateway_admin.client.remote import Remote, remote
 from gateway_admin.client.running import is_running
 
-from gateway_core.cli import common
-from gateway_core.cli.exit_codes import FAULT, OK
+from gateway_core.contract.cli import common
+from gateway_core.contract.cli.exit_codes import FAULT, OK
 from gateway_core.contract.one_line import one_line
 from gateway_core.contract.outcome import Stage
 

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from gateway_core.cli.options import Json
+from gateway_core.contract.cli.options import Json
 
 HEADER_HELP = "A header for each request, NAME=VALUE; NAME=@FILE reads the value from a file. Can be repeated."
 

@@ -14,7 +14,7 @@ import typer
 from gateway_cloudevents import event_json, json_text
 from gateway_cloudevents.jsonformat import JsonFormat
 
-from gateway_core.cli.common import CommandError
+from gateway_core.contract.cli.common import CommandError
 from gateway_core.contract.errors import Refused
 from gateway_core.contract.event import Event
 

@@ -18,8 +18,8 @@ import typer
 from gateway_cloudevents import event_json
 from gateway_terminal.tables import console
 
-from gateway_core.cli import common
-from gateway_core.cli.exit_codes import FAULT, OK
+from gateway_core.contract.cli import common
+from gateway_core.contract.cli.exit_codes import FAULT, OK
 
 from . import events
 from .post import BATCH, STRUCTURED, Answer, binary, check_url, client, given_headers, post

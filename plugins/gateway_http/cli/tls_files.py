@@ -9,7 +9,7 @@ import typer
 from gateway_transport.client_tls import ClientTlsConfig, client_context
 from pydantic import ValidationError
 
-from gateway_core.cli import common
+from gateway_core.contract.cli import common
 from gateway_core.contract.errors import StartError
 
 Files = tuple[Path | None, Path | None, Path | None]

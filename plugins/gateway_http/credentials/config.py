@@ -11,11 +11,11 @@ from urllib.parse import urlsplit
 from gateway_serving.limits import Seconds
 from gateway_transport.addresses import comma_separated
 from gateway_transport.client_tls import ClientTlsConfig
-from gateway_transport.needed_files import FileFault, unreadable
 from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, model_validator
 
 from gateway_core.contract.component import Config
 from gateway_core.contract.config_node import Place
+from gateway_core.contract.needed_files import FileFault, unreadable
 
 from ..url import Url, in_the_clear
 from .signing_config import HmacSenderConfig, WebhooksSenderConfig
@@ -89,7 +89,7 @@ class BearerFileConfig(Config):
     """The subscriber that the token is for. A token that is not a JWT with this `aud` is not sent."""
 
     def file_faults(self) -> Iterator[FileFault]:
-        """See `gateway_transport.needed_files.NeedsFiles`."""
+        """See `gateway_core.contract.needed_files.NeedsFiles`."""
         if text := unreadable(self.path):
             yield FileFault("path", text)
 

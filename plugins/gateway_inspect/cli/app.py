@@ -10,10 +10,7 @@ import typer
 from gateway_admin.client import complete
 from gateway_admin.client.options import AdminAddress, RunningAdmin, RunningDataDir
 
-from gateway_core.cli.options import DataDir, Json, Paths
-
-from .installation import completion as completion
-from .installation import version as version
+from gateway_core.contract.cli.options import DataDir, Json, Paths
 
 Broker = Annotated[str | None, typer.Option(help="Only this broker or bridge.", autocompletion=complete.brokers)]
 
@@ -29,49 +26,6 @@ class Form(StrEnum):
     dot = "dot"
     svg = "svg"
     json = "json"
-
-
-def check(
-    paths: Paths = None,
-    connect: Annotated[bool, typer.Option("--connect", help="Also try the endpoints: hosts, ports, files.")] = False,
-    secrets: Annotated[
-        bool, typer.Option("--secrets", help="Also list all secrets: where from, whether they are there, what for.")
-    ] = False,
-    data_dir: DataDir = None,
-    as_json: Json = False,
-) -> None:
-    """Check a config, and the files of keys and certificates that it names; exit code 1 if there are faults.
-
-    With --secrets the exit code is also 1 if a secret is missing, even one that nothing uses.
-    """
-    from .check import check_config
-
-    raise typer.Exit(check_config(paths, connect=connect, secrets=secrets, data_dir=data_dir, as_json=as_json))
-
-
-def orphans(
-    paths: Paths = None,
-    remove: Annotated[
-        list[str] | None,
-        typer.Option("--remove", metavar="NAME", help="Remove the orphan of this name. Can be repeated."),
-    ] = None,
-    everything: Annotated[bool, typer.Option("--remove-all", help="Remove all orphans but dead letters.")] = False,
-    yes: Annotated[bool, typer.Option("--yes", help="Remove without asking.")] = False,
-    data_dir: DataDir = None,
-    as_json: Json = False,
-) -> None:
-    """List and remove what earlier configs left behind: sessions, groups, queues, logs, cursors, dead letters.
-
-    The config does not have them any more, but events may wait there, and servers may go on collecting more.
-
-    --remove and --remove-all remove them at the server or in the data directory, with all that waits in them. A server
-    is reached with the login of a component of this config.
-
-    Exit codes: 0 they are listed (also if there are none), or were removed; 1 something was not removed.
-    """
-    from .orphans import orphans as show
-
-    raise typer.Exit(show(paths, remove or (), everything=everything, yes=yes, data_dir=data_dir, as_json=as_json))
 
 
 def explain(
@@ -216,11 +170,11 @@ def schema() -> None:
     """
     import json
 
-    from gateway_core.config.registry import Registry
+    from gateway_core.contract.configs import installed
 
     from ..schema import schema as config_schema
 
-    typer.echo(json.dumps(config_schema(Registry.installed()), indent=2, ensure_ascii=False))
+    typer.echo(json.dumps(config_schema(installed()), indent=2, ensure_ascii=False))
 
 
 def plugins(

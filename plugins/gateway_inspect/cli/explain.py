@@ -15,10 +15,10 @@ from gateway_admin.client.remote import remote
 from gateway_cloudevents import event_json, json_text
 from gateway_http.cli.events import from_file
 
-from gateway_core.cli import common
-from gateway_core.cli.common import CommandError
-from gateway_core.cli.exit_codes import FAULT, OK, USAGE
 from gateway_core.config.registry import Registry
+from gateway_core.contract.cli import common
+from gateway_core.contract.cli.common import CommandError
+from gateway_core.contract.cli.exit_codes import FAULT, OK, USAGE
 from gateway_core.contract.one_line import one_line
 
 Asked = Callable[[bytes], dict[str, Any]]

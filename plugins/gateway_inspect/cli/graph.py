@@ -8,8 +8,8 @@ from pathlib import Path
 import typer
 from gateway_admin.client.remote import remote
 
-from gateway_core.cli import common
-from gateway_core.cli.exit_codes import OK
+from gateway_core.contract.cli import common
+from gateway_core.contract.cli.exit_codes import OK
 
 from ..graph.svg import svg
 from ..graph.text import dot, mermaid

@@ -10,14 +10,15 @@ from typing import Any
 from gateway_terminal.cards import card_lines
 from gateway_terminal.tables import print_table
 
-from gateway_core.cli import common
-from gateway_core.config.registry import Offer, Registry
+from gateway_core.contract.cli import common
+from gateway_core.contract.configs import Registry, installed
+from gateway_core.contract.offer import Offer
 
 
 def list_plugins(name: str | None = None, *, as_json: bool) -> None:
     """All offers: kind, name, summary, plugin, distribution, and missing libraries. With a name, only components with
     this name, or of this plugin, with what they promise. Raises `CommandError` if there are none."""
-    registry = Registry.installed()
+    registry = installed()
     offers = registry.offers()
     if name is not None:
         found = [offer for offer in offers if name in (offer.component.name, offer.plugin)]

@@ -11,9 +11,9 @@ from typing import Any
 import httpx
 from gateway_admin.client.remote import Remote, remote
 
-from gateway_core.cli import common
-from gateway_core.cli.common import CommandError
-from gateway_core.cli.exit_codes import FAULT, OK
+from gateway_core.contract.cli import common
+from gateway_core.contract.cli.common import CommandError
+from gateway_core.contract.cli.exit_codes import FAULT, OK
 
 QUIET_S = 30.0
 """The gateway sends something every five seconds: after this many seconds of silence it is gone."""

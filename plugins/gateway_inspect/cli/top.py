@@ -15,9 +15,9 @@ from gateway_admin.client.running import connected, fetch_status
 from gateway_terminal.tables import console as new_console
 from gateway_terminal.tables import print_table, rich_table
 
-from gateway_core.cli import common
-from gateway_core.cli.common import CommandError
-from gateway_core.cli.exit_codes import OK
+from gateway_core.contract.cli import common
+from gateway_core.contract.cli.common import CommandError
+from gateway_core.contract.cli.exit_codes import OK
 from gateway_core.contract.status import GatewayStatus
 
 from ..rates import SORTS, between

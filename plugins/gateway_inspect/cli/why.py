@@ -10,8 +10,8 @@ from typing import Any
 
 from gateway_admin.client.remote import Remote, remote
 
-from gateway_core.cli import common
-from gateway_core.cli.exit_codes import FAULT, OK
+from gateway_core.contract.cli import common
+from gateway_core.contract.cli.exit_codes import FAULT, OK
 
 from .explain import clause_lines
 

@@ -10,9 +10,9 @@ from urllib.parse import urlsplit
 
 from gateway_admin.shown import shown
 
-from gateway_core.config.model import GatewayConfig
 from gateway_core.contract.capabilities import Replying
 from gateway_core.contract.component import ComponentRef
+from gateway_core.contract.config_model import GatewayConfig
 from gateway_core.runtime.build import Built
 
 NodeKind = Literal["source", "broker", "trigger", "bridge", "sink", "dead_letter"]

@@ -10,13 +10,13 @@ from pathlib import Path
 import msgspec
 from pydantic import ValidationError
 
-from gateway_core.config.registry import Registry
 from gateway_core.contract.clock import SystemClock
 from gateway_core.contract.component import BuildContext, FilterRef
+from gateway_core.contract.configs import Registry
 from gateway_core.contract.errors import TidegateError
 from gateway_core.contract.filter_values import like
+from gateway_core.contract.filters import all_of, attributes_filter
 from gateway_core.contract.interfaces import Filter
-from gateway_core.pipeline.filters import all_of, attributes_filter
 
 MOST_HELD = 1000
 """Maximum number of unread lines; further lines are counted and dropped."""

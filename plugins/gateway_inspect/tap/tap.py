@@ -10,13 +10,13 @@ from typing import Any
 import anyio
 import msgspec
 
-from gateway_core.contract.clock import Clock
+from gateway_core.contract.clock import Clock, rfc3339
+from gateway_core.contract.component_errors import text_of_error
+from gateway_core.contract.dead_letter_facts import without_facts
 from gateway_core.contract.errors import Refused
 from gateway_core.contract.event import Event
 from gateway_core.contract.interfaces import Filter, Observer, Outcome
 from gateway_core.contract.normal_form import normal_form
-from gateway_core.delivery.dead_letter import rfc3339, without_facts
-from gateway_core.pipeline.guards import text_of_error
 
 from .choice import MOST_HELD, Choice
 
@@ -56,7 +56,8 @@ class Tap(Observer):
 
     def attempted(self, trigger: str, event: Event, outcome: Outcome, seconds: float) -> None:
         self._event(
-            *("attempt", event),
+            "attempt",
+            event,
             trigger=trigger,
             delivered=outcome.delivered,
             retry=outcome.retry,

@@ -18,7 +18,7 @@ from aiokafka.structs import TopicPartition
 from anyio.abc import TaskGroup
 
 from gateway_core.contract.clock import Clock
-from gateway_core.pipeline.guards import text_of_error
+from gateway_core.contract.component_errors import text_of_error
 
 from ..client import KafkaFault, Member, Partition, Record
 from ..client_config import KafkaConfig

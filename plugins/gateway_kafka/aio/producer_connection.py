@@ -11,7 +11,7 @@ from aiokafka import AIOKafkaProducer
 from aiokafka.errors import KafkaError
 from anyio.abc import TaskGroup
 
-from gateway_core.pipeline.guards import text_of_error
+from gateway_core.contract.component_errors import text_of_error
 
 from ..client import KafkaFault
 from ..client_config import KafkaProducerConfig

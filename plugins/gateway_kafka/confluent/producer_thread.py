@@ -12,8 +12,8 @@ from typing import Any
 from confluent_kafka import KafkaException
 from confluent_kafka import Producer as RdProducer
 
+from gateway_core.contract.component_errors import text_of_error
 from gateway_core.contract.shortage import is_shortage
-from gateway_core.pipeline.guards import text_of_error
 
 from ..client import Acknowledged, Headers, KafkaFault
 from ..client_config import KafkaProducerConfig

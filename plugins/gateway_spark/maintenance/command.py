@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from gateway_core.cli.options import Config, DataDir
+from gateway_core.contract.cli.options import Config, DataDir
 
 if TYPE_CHECKING:
     from . import MaintenanceResult, TableMaintenance, TableRef
@@ -152,7 +152,7 @@ def _each(
     do: Callable[[TableRef, TableMaintenance], None],
 ) -> None:
     """Calls this for each of the tables, and continues after a fault."""
-    from gateway_core.cli import common
+    from gateway_core.contract.cli import common
 
     from ..errors import SparkFault
     from ..tables.owner import location_of
@@ -163,10 +163,9 @@ def _each(
         raise typer.BadParameter("name a trigger, or a table with --table")
     sink = None
     if trigger is not None:
-        from gateway_core.config.load import load
-        from gateway_core.config.registry import Registry
+        from gateway_core.contract.configs import installed, load
 
-        sink = sink_of(load(common.config_paths(config), Registry.installed()), trigger)
+        sink = sink_of(load(common.config_paths(config), installed()), trigger)
     failed = False
     with _session(sink.format if sink else format.value, memory, sink.conf if sink else {}) as spark:
         if sink is not None:

@@ -14,7 +14,7 @@ from .model import TableRef
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from gateway_core.config.model import GatewayConfig
+    from gateway_core.contract.config_model import GatewayConfig
 
 
 def sink_of(config: GatewayConfig, name: str) -> SparkSinkConfig:

@@ -8,13 +8,13 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from gateway_core.config.registry import Registry
 from gateway_core.contract.clock import SystemClock
 from gateway_core.contract.component import BuildContext, FilterRef
+from gateway_core.contract.configs import Registry, installed
 from gateway_core.contract.event import Event, text_of
+from gateway_core.contract.filter_guard import FilterGuard
+from gateway_core.contract.filters import all_of
 from gateway_core.contract.normal_form import normal_attributes
-from gateway_core.pipeline.filters import all_of
-from gateway_core.pipeline.guards import FilterGuard
 
 from .schema import JSON_DATA, Row
 
@@ -64,4 +64,4 @@ def _attributes(wanted: Mapping[str, str]) -> Matches:
 @lru_cache(1)
 def _registry() -> Registry:
     # reading all entry points takes a while, and a worker process serves many tasks
-    return Registry.installed()
+    return installed()

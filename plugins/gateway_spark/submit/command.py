@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from gateway_core.cli.options import Config, DataDir
+from gateway_core.contract.cli.options import Config, DataDir
 
 
 class DeployMode(Enum):
@@ -56,9 +56,9 @@ def submit(
 
     Exit codes: 0 stopped, 1 the job failed or the config has faults, 2 wrong usage, 3 it can't be submitted.
     """
-    from gateway_core.cli import common
     from gateway_core.config.load import load
     from gateway_core.config.registry import Registry
+    from gateway_core.contract.cli import common
 
     from .run import Submission, job_of, run
 

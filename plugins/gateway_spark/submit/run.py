@@ -28,10 +28,10 @@ from .shipping import UTC, shipped
 from .standalone import spark_home
 
 if TYPE_CHECKING:
-    from gateway_core.config.model import GatewayConfig
     from gateway_core.config.registry import Registry
+    from gateway_core.contract.config_model import GatewayConfig
+    from gateway_core.contract.settings import Settings
     from gateway_core.pipeline.broker import ReadingTrigger
-    from gateway_core.runtime.settings import Settings
 
 DeployMode = Literal["client", "cluster"]
 _POLL_S = 0.1

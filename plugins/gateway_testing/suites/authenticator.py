@@ -1,4 +1,4 @@
-"""What every authenticator must do (`gateway_access.authenticator.Authenticator`)."""
+"""What every authenticator must do (`gateway_core.contract.authenticator.Authenticator`)."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from contextlib import suppress
 
 import anyio
 import pytest
-from gateway_access.authenticator import Authenticator, Unauthenticated
-from gateway_access.peer import Peer
 
+from gateway_core.contract.authenticator import Authenticator, Unauthenticated
 from gateway_core.contract.errors import Overloaded, Refused
 from gateway_core.contract.event import Message
 from gateway_core.contract.identity import ANONYMOUS, Identity
+from gateway_core.contract.peer import Peer
 
 from .kit import Kit, Suite
 

@@ -9,8 +9,8 @@ import anyio
 import pytest
 
 from gateway_core.contract.event import PARTITION_BITS, Event
+from gateway_core.contract.filters import attributes_filter, match_all
 from gateway_core.contract.interfaces import Channel, Feed, Filter, Outcome
-from gateway_core.pipeline.filters import attributes_filter, match_all
 
 from ..vectors import VECTORS, texts
 from .kit import PATIENCE_S, Kit, Suite, until

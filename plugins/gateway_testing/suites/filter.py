@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from gateway_core.contract.event import Event, text_of
+from gateway_core.contract.filters import clause_of
 from gateway_core.contract.interfaces import Filter
-from gateway_core.pipeline.filters import clause_of
 
 from ..vectors import HOSTILE_EVENTS, VECTORS, texts
 from .kit import Kit, Suite

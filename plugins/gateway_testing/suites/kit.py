@@ -11,10 +11,10 @@ from typing import Any, cast
 
 import anyio
 import pytest
-from gateway_access.authenticator import Authenticator
 from gateway_cloudevents.bindings import HTTP
 
 from gateway_core.config.registry import Registry
+from gateway_core.contract.authenticator import Authenticator
 from gateway_core.contract.clock import SystemClock
 from gateway_core.contract.component import (
     AuthenticatorRef,

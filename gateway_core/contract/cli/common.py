@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 import typer
 
-from ..contract.errors import TidegateError
+from ..errors import TidegateError
 
 if TYPE_CHECKING:
-    from ..runtime.settings import Settings
+    from ..settings import Settings
 
 DEFAULT_CONFIG = Path("tidegate.yaml")
 
@@ -38,8 +38,8 @@ def settings(**flags: Any) -> Settings:
     """The process's settings: flags that were given win over the environment."""
     from pydantic import ValidationError
 
-    from ..config.explain import explain
-    from ..runtime.settings import Settings
+    from ..model_errors import explain
+    from ..settings import Settings
 
     given = {name: value for name, value in flags.items() if value is not None}
     try:
@@ -58,3 +58,14 @@ def colours(stream: TextIO) -> bool:
 def print_json(document: Any) -> None:
     """A document on standard output: indented on a terminal, else on one line."""
     print(json.dumps(document, indent=2 if sys.stdout.isatty() else None, ensure_ascii=False, default=str))
+
+
+def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
+    """A line for each row, with columns as wide as their longest text."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return ["  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+
+
+def discard_output() -> None:
+    """Discards standard output, whose reader has seen enough: Python would complain about it once more at exit."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

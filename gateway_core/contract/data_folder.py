@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import errno
 import fcntl
-import logging
 import os
 from pathlib import Path
 
-from ..contract.errors import Fault, StartError
-from ..contract.files import folder_fault, private_folder
-
-log = logging.getLogger("tidegate")
+from .errors import Fault, StartError
+from .files import folder_fault, private_folder
 
 LOCK = "gateway.lock"
 _HELD = (errno.EWOULDBLOCK, errno.EACCES)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..config.model import DeliveryConfig
+from .config_model import DeliveryConfig
 
 SLOWER_S = 900.0
 """After this time, and each time it has doubled, the longest wait doubles (`DeliveryConfig.slows_down`); in seconds."""

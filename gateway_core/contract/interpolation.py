@@ -6,10 +6,10 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from ..contract.config_node import Node, Place
-from ..contract.options import HIDDEN, remember
+from .config_node import Node, Place
+from .config_yaml import scalar
 from .faults import near
-from .yaml import scalar
+from .options import HIDDEN, remember
 
 Report = Callable[[str, Place, str], None]
 """Takes a fault: message, place, remedy."""

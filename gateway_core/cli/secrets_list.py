@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 
-from gateway_terminal.tables import aligned
-
-from gateway_core.config.load import Loading
+from ..config.load import Loading
+from ..contract.cli.common import aligned
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,9 +11,9 @@ from typing import Any, Protocol, runtime_checkable
 
 from anyio.abc import TaskGroup
 
-from gateway_core.contract.errors import Refused
-from gateway_core.contract.event import Message
-from gateway_core.contract.identity import Identity
+from .errors import Refused
+from .event import Message
+from .identity import Identity
 
 
 class Authenticator(Protocol):
@@ -33,9 +33,9 @@ class Authenticator(Protocol):
 
     def authenticate(self, request: Message) -> Identity | Awaitable[Identity | None] | None:
         """The sender of a request: its headers (names in lower case), body, method, URL (path and query) and `peer`
-        (`gateway_access.peer.Peer`). None if the request has no credentials of this kind; the next authenticator then
-        looks. Raises `Unauthenticated` if the credentials are wrong, `Overloaded` if they can't be checked now. It must
-        be quick: what takes longer returns an awaitable."""
+        (`gateway_core.contract.peer.Peer`). None if the request has no credentials of this kind; the next authenticator
+        then looks. Raises `Unauthenticated` if the credentials are wrong, `Overloaded` if they can't be checked now. It
+        must be quick: what takes longer returns an awaitable."""
 
 
 @runtime_checkable

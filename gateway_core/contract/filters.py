@@ -1,4 +1,4 @@
-"""Filters that the core itself needs, and that plugins build on: on attributes, and joined by AND.
+"""Filters to build on: on attributes, joined by AND, with hints for indexes and with explanations.
 
 An attribute's value is compared as the text that headers carry (`text_of`): an event in binary mode and the same event
 in structured mode match the same filters. Hints (`Filter.exact`, `Filter.prefix`) refer to the same text.
@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 
-from ..contract.event import Event, text_of
-from ..contract.interfaces import Clause, Filter
-from ..contract.normal_form import normal_attributes
+from .event import Event, text_of
+from .interfaces import Clause, Filter
+from .normal_form import normal_attributes
 
 Matches = Callable[[Event], bool]
 _Condition = Callable[[str, str], Matches]

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import re
-import types
-import typing
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Any
 
-from pydantic import BaseModel, ValidationError
+from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
-from ..contract.config_node import Place
-from ..contract.options import HIDDEN, described
+from .annotations import models_at
+from .config_model import NAME_RULE
+from .config_node import Place
 from .faults import near
-from .model import NAME_RULE
+from .options import HIDDEN, described
 
 _EXPECTED = {
     kind: words
@@ -164,37 +163,3 @@ def _known(model: Any, path: Place) -> str:
     names = [info.alias or n for owner in models_at(model, path[:-1]) for n, info in owner.model_fields.items()]
     keys = f"keys here: {', '.join(f'`{n}`' for n in names)}" if names else "it takes no keys"
     return near(str(path[-1]), names) or keys
-
-
-def arms(annotation: Any) -> list[Any]:
-    """The types that an annotation allows: `Annotated` and unions taken apart, a `RootModel` opened."""
-    origin = typing.get_origin(annotation)
-    if origin is Annotated:
-        return arms(typing.get_args(annotation)[0])
-    if origin in (typing.Union, types.UnionType):
-        return [arm for a in typing.get_args(annotation) for arm in arms(a)]
-    if isinstance(annotation, type) and issubclass(annotation, BaseModel) and annotation.__pydantic_root_model__:
-        return arms(annotation.model_fields["root"].annotation)
-    return [annotation]
-
-
-def inside(annotation: Any, step: str | int) -> list[Any]:
-    """The annotations of what is one step inside."""
-    found: list[Any] = []
-    for arm in arms(annotation):
-        origin, args = typing.get_origin(arm), typing.get_args(arm)
-        if isinstance(arm, type) and issubclass(arm, BaseModel):
-            found += [i.annotation for n, i in arm.model_fields.items() if step in (n, i.alias)]
-        elif origin in (dict, Mapping) and len(args) == 2:
-            found.append(args[1])
-        elif args and isinstance(step, int):
-            found.append(args[0])
-    return found
-
-
-def models_at(annotation: Any, path: Place) -> list[type[BaseModel]]:
-    """The models that may stand at a path inside a value of this annotation."""
-    level = [annotation]
-    for step in path:
-        level = [a for one in level for a in inside(one, step)]
-    return [a for one in level for a in arms(one) if isinstance(a, type) and issubclass(a, BaseModel)]

@@ -9,9 +9,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field
 
-from ..contract.attribute_names import AttributeName, old_names
-from ..contract.capabilities import pulls
-from ..contract.component import (
+from .attribute_names import AttributeName, old_names
+from .capabilities import pulls
+from .component import (
     ChannelRef,
     Config,
     DeadLetterRef,
@@ -21,10 +21,10 @@ from ..contract.component import (
     SinkRef,
     SourceRef,
 )
-from ..contract.config_extension import DocumentOrigin
-from ..contract.config_node import Place
-from ..contract.filter_values import wildcards
+from .config_extension import DocumentOrigin
+from .config_node import Place
 from .faults import near
+from .filter_values import wildcards
 
 _NAME = "[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?"
 NAME_RULE = "letters, digits, `.`, `_` and `-`, at most 63, with a letter or digit at both ends"

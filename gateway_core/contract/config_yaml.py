@@ -15,8 +15,8 @@ from typing import Any
 from ruamel.yaml import YAML, events
 from ruamel.yaml.error import YAMLError
 
-from ..contract.config_node import Node
-from ..contract.errors import Fault
+from .config_node import Node
+from .errors import Fault
 
 try:
     from _ruamel_yaml import CParser as _CParser

@@ -9,21 +9,20 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 
-from gateway_terminal.tables import aligned
-from gateway_transport.needed_files import faulty_files
-
-from gateway_core.cli import common
-from gateway_core.cli.exit_codes import FAULT, OK
-from gateway_core.config.faults import render, to_json
-from gateway_core.config.load import Loaded, Loading
-from gateway_core.config.model import GatewayConfig
-from gateway_core.config.registry import Registry
-from gateway_core.config.sources import gather
-from gateway_core.contract.config_node import Place
-from gateway_core.contract.errors import ConfigError, Fault, Probe, StartError
-from gateway_core.runtime import start_conditions
-from gateway_core.runtime.settings import Settings
-
+from ..config.load import Loading
+from ..config.registry import Registry
+from ..config.sources import gather
+from ..contract.cli import common
+from ..contract.cli.common import aligned
+from ..contract.cli.exit_codes import FAULT, OK
+from ..contract.config_model import GatewayConfig
+from ..contract.config_node import Place
+from ..contract.errors import ConfigError, Fault, Probe, StartError
+from ..contract.faults import render, to_json
+from ..contract.loaded import Loaded
+from ..contract.needed_files import faulty_files
+from ..contract.settings import Settings
+from ..runtime import start_conditions
 from . import secrets_list
 from .orphans import with_applied
 

@@ -9,19 +9,19 @@ from pathlib import Path
 from typing import Any
 
 import typer
-from gateway_terminal.tables import aligned
 
-from gateway_core.cli import common
-from gateway_core.cli.exit_codes import FAULT, OK
-from gateway_core.config.load import Loading
-from gateway_core.config.model import GatewayConfig
-from gateway_core.config.registry import Registry
-from gateway_core.config.sources import gather
-from gateway_core.contract.durable import Noted
-from gateway_core.contract.errors import ConfigError, Fault, StartError
-from gateway_core.contract.one_line import one_line
-from gateway_core.runtime.durable_names import ConfigNames, orphaning
-from gateway_core.runtime.settings import Settings
+from ..config.load import Loading
+from ..config.registry import Registry
+from ..config.sources import gather
+from ..contract.cli import common
+from ..contract.cli.common import aligned
+from ..contract.cli.exit_codes import FAULT, OK
+from ..contract.config_model import GatewayConfig
+from ..contract.durable import Noted
+from ..contract.errors import ConfigError, Fault, StartError
+from ..contract.one_line import one_line
+from ..contract.settings import Settings
+from ..runtime.durable_names import ConfigNames, orphaning
 
 
 def with_applied(paths: Sequence[Path], registry: Registry, settings: Settings) -> tuple[list[Fault], Sequence[Fault]]:

@@ -1,0 +1,1 @@
+"""What the commands of plugins share: exit codes, options, settings, output."""
