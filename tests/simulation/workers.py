@@ -21,10 +21,10 @@ from typing import TYPE_CHECKING, Any
 from unittest.mock import patch
 
 import anyio
-from gateway_core.contract.settings import Settings
 from gateway_workers import supervisor, worker
 
 from gateway_core.contract.errors import TidegateError
+from gateway_core.contract.settings import Settings
 from gateway_core.pipeline.broker import Trigger
 from gateway_core.runtime.config_read import read_config
 from gateway_core.runtime.gateway import Gateway
