@@ -93,7 +93,7 @@ notebook: $(READY)  ## run the notebooks of docs and write their outputs anew
 
 lock:  ## resolve requirements/dev.txt anew, with hashes (needs uv)
 	uv pip compile --quiet --generate-hashes --universal --python-version 3.11.2 --no-emit-index-url \
-	  --custom-compile-command "make lock" --all-extras --group dev --no-emit-package tidegate-dev pyproject.toml dev/pyproject.toml -o requirements/dev.txt $(ARGS)
+	  --custom-compile-command "make lock" --all-extras --group dev --no-emit-package tidegate --no-emit-package tidegate-dev pyproject.toml dev/pyproject.toml -o requirements/dev.txt $(ARGS)
 	for sdk in 1 2 node go spark-4.1; do uv pip compile --quiet --generate-hashes --universal --python-version 3.11.2 --no-emit-index-url \
 	  --custom-compile-command "make lock" tests/sdk/requirements-$$sdk.in -o tests/sdk/requirements-$$sdk.txt $(ARGS) || exit 1; done
 

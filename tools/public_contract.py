@@ -31,7 +31,7 @@ MODULES = (
 
 HEAD = """\
 # The public contract: what plugins import. Written by `make docs`; do not edit.
-# A change of this file is a change that plugin authors see: say so in CHANGELOG.md.
+# A change of this file is a change that plugin authors see: say so in changes/.
 """
 _SPECIAL = ("__init__", "__call__", "__enter__", "__aenter__", "__eq__", "__lt__", "__len__", "__iter__", "__aiter__")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import tomllib
 from pathlib import Path
@@ -46,6 +47,12 @@ def test_what_is_for_development_is_of_the_same_version_and_in_no_production_ima
     assert (extras["dev"], extras["demo"]) == ([f"tidegate-dev=={version}"], [f"tidegate-dev[demo]=={version}"])
     lines = (ROOT / "Containerfile").read_text().splitlines()
     assert [line for line in lines if line.startswith("COPY") and "dev" in line.split()] == []
+
+
+def test_every_fragment_of_the_changelog_has_a_kind() -> None:
+    kinds = "|".join(kind["directory"] for kind in PROJECT["tool"]["towncrier"]["type"])
+    files = {file.name for file in (ROOT / "changes").iterdir()} - {"README.md"}
+    assert {name for name in files if not re.fullmatch(rf"\+[a-z0-9-]+\.({kinds})\.md", name)} == set()
 
 
 @pytest.mark.slow
