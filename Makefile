@@ -56,7 +56,7 @@ fuzz: $(READY)  ## search with coverage for inputs that break a parser: MINUTES=
 oldest: $(READY)  ## the unit tests with the oldest dependencies that pyproject.toml allows, in .venv-oldest
 	$(BIN)/python -m venv --clear .venv-oldest
 	.venv-oldest/bin/python -m pip install -q --disable-pip-version-check -r requirements/oldest.txt
-	.venv-oldest/bin/python -m pip install -q --disable-pip-version-check --no-deps --no-build-isolation -e .
+	.venv-oldest/bin/python -m pip install -q --disable-pip-version-check --no-deps --no-build-isolation -e . -e ./dev
 	.venv-oldest/bin/python -m pytest -n 2 -m "unit and not full" --hypothesis-profile quick $(ARGS)
 
 check: $(READY)  ## lint, format and types
@@ -93,12 +93,12 @@ notebook: $(READY)  ## run the notebooks of docs and write their outputs anew
 
 lock:  ## resolve requirements/dev.txt anew, with hashes (needs uv)
 	uv pip compile --quiet --generate-hashes --universal --python-version 3.11.2 --no-emit-index-url \
-	  --custom-compile-command "make lock" --all-extras --group dev pyproject.toml -o requirements/dev.txt $(ARGS)
+	  --custom-compile-command "make lock" --all-extras --group dev --no-emit-package tidegate --no-emit-package tidegate-dev pyproject.toml dev/pyproject.toml -o requirements/dev.txt $(ARGS)
 	for sdk in 1 2 node go spark-4.1; do uv pip compile --quiet --generate-hashes --universal --python-version 3.11.2 --no-emit-index-url \
 	  --custom-compile-command "make lock" tests/sdk/requirements-$$sdk.in -o tests/sdk/requirements-$$sdk.txt $(ARGS) || exit 1; done
 
-$(READY): requirements/dev.txt pyproject.toml tools/bootstrap.sh
+$(READY): requirements/dev.txt pyproject.toml dev/pyproject.toml tools/bootstrap.sh
 	@sh tools/bootstrap.sh
 
-.venv-compiled/.ready: $(READY) tools/compiled_venv.sh tools/compile_hook.py $(shell find gateway_core plugins -name '*.py')
+.venv-compiled/.ready: $(READY) tools/compiled_venv.sh tools/compile_hook.py $(shell find gateway_core plugins dev -name '*.py')
 	@sh tools/compiled_venv.sh

@@ -7,7 +7,7 @@ cd "$(dirname "$0")/.."
 
 venv=.venv
 ready=$venv/.ready
-wanted=$(cat requirements/dev.txt pyproject.toml tools/bootstrap.sh | cksum)
+wanted=$(cat requirements/dev.txt pyproject.toml dev/pyproject.toml tools/bootstrap.sh | cksum)
 
 if [ -x "$venv/bin/python" ] && [ "$(cat "$ready" 2>/dev/null || true)" = "$wanted" ]; then
   touch "$ready"
@@ -48,7 +48,7 @@ with_uv() {
   say "uv is here: using it"
   "$uv" venv --quiet --python "$python" "$venv" &&
     "$uv" pip install --quiet --python "$venv/bin/python" --require-hashes -r requirements/dev.txt &&
-    "$uv" pip install --quiet --python "$venv/bin/python" --no-deps --no-build-isolation -e .
+    "$uv" pip install --quiet --python "$venv/bin/python" --no-deps --no-build-isolation -e . -e ./dev
 }
 
 with_pip() {
@@ -57,7 +57,7 @@ with_pip() {
   say "fetching the libraries named in requirements/dev.txt (about 700 MB, most of it Spark and a Java runtime)"
   $pip install -qq --require-hashes -r requirements/dev.txt
   say "installing this tree"
-  $pip install -qq --no-deps --no-build-isolation -e .
+  $pip install -qq --no-deps --no-build-isolation -e . -e ./dev
 }
 
 if [ -z "$uv" ] || ! with_uv; then

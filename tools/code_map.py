@@ -38,7 +38,7 @@ The rest of `gateway_core` builds and reports; no event passes it. [Contributing
 what each folder is for, and [design](design.md) why.
 """
 _EVENTS = 9  # only what runs for each of them counts
-_FOLDERS = (f"{ROOT}/gateway_core/", f"{ROOT}/plugins/gateway_")
+_FOLDERS = (f"{ROOT}/gateway_core/", f"{ROOT}/plugins/")
 
 
 Function = tuple[str, str]

@@ -32,10 +32,10 @@ def sources(root: Path) -> dict[str, str]:
     found = {}
     for module in settings["modules"]:
         file = f"{module.replace('.', '/')}.py"
-        path = file if (root / file).exists() else f"plugins/{file}"
-        if not (root / path).exists():
+        paths = [path for path in (root / file, *root.glob(f"plugins/*/{file}")) if path.exists()]
+        if not paths:
             raise FileNotFoundError(f"pyproject.toml, [tool.tidegate.compile]: there is no module {module}")
-        found[module] = path
+        found[module] = paths[0].relative_to(root).as_posix()
     return found
 
 

@@ -14,7 +14,7 @@ libraries=$(.venv/bin/python -c 'import sysconfig; print(sysconfig.get_path("pur
 printf '%s\n' "$libraries" "$PWD" >"$site/tidegate-tests.pth"
 
 pip="-m pip --disable-pip-version-check --no-input"
-TIDEGATE_COMPILE=1 .venv/bin/python $pip wheel -q --no-index --no-deps --no-build-isolation --wheel-dir "$venv/wheel" .
-.venv/bin/python $pip --python "$venv/bin/python" install -q --no-index --no-deps --force-reinstall "$venv"/wheel/tidegate-*.whl
+TIDEGATE_COMPILE=1 .venv/bin/python $pip wheel -q --no-index --no-deps --no-build-isolation --wheel-dir "$venv/wheel" . ./dev
+.venv/bin/python $pip --python "$venv/bin/python" install -q --no-index --no-deps --force-reinstall "$venv"/wheel/tidegate*.whl
 "$venv/bin/tidegate" version | grep -q compiled
 touch "$venv/.ready"

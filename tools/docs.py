@@ -21,7 +21,7 @@ def _unknown() -> list[str]:
 def main(arguments: list[str]) -> int:
     if unknown := _unknown():
         print(f"plugins that are not installed: {', '.join(unknown)}; install the tree again:")
-        print(f"    {sys.executable} -m pip install --no-deps --no-build-isolation -e {ROOT}")
+        print(f"    {sys.executable} -m pip install --no-deps --no-build-isolation -e {ROOT} -e {ROOT}/dev")
         return 1
     check = "--check" in arguments
     stale = []

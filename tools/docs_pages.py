@@ -79,7 +79,7 @@ _KINDS: dict[Kind, str] = {
 
 def _ours(registry: Registry, plugin: str) -> bool:
     """Whether a plugin is of this tree; others that are installed here have no place in its pages."""
-    return registry.plugins[plugin].startswith("tidegate ")
+    return registry.plugins[plugin].startswith(("tidegate ", "tidegate-dev "))
 
 
 def _page(*parts: str) -> str:

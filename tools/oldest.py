@@ -22,12 +22,16 @@ def oldest() -> str:
 
 
 def _pins() -> Iterator[str]:
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
-    groups = [*project["project"]["optional-dependencies"].values(), project["dependency-groups"]["dev"]]
-    for text in [*project["project"]["dependencies"], *(text for group in groups for text in group)]:
+    project, dev = (tomllib.loads((ROOT / file).read_text()) for file in ("pyproject.toml", "dev/pyproject.toml"))
+    groups = [
+        project["project"]["dependencies"],
+        *(group for each in (project, dev) for group in each["project"]["optional-dependencies"].values()),
+        project["dependency-groups"]["dev"],
+    ]
+    for text in (text for group in groups for text in group):
         wanted = Requirement(text)
         bounds = [Version(s.version) for s in wanted.specifier if s.operator == ">="]
-        if wanted.name == "tidegate":  # an extra that contains other extras
+        if wanted.name in ("tidegate", "tidegate-dev"):  # an extra that contains other extras
             continue
         pin = f"=={max(bounds)}" if bounds else str(wanted.specifier)
         yield f"{wanted.name}{pin}{f'; {wanted.marker}' if wanted.marker else ''}"

@@ -10,28 +10,26 @@ import ast
 from collections.abc import Iterator
 from pathlib import Path
 
-ROOT = Path(__file__).parents[1]
-PLUGINS = ROOT / "plugins"
-PACKAGES = (ROOT / "gateway_core" / "contract", PLUGINS / "gateway_testing", PLUGINS / "gateway_transport")
+from tests.tree import CORE, PLUGINS, module_path
+
+PACKAGES = (CORE / "contract", PLUGINS["gateway_testing"], PLUGINS["gateway_transport"])
 MODULES = (
-    PLUGINS / "gateway_access" / "authenticator.py",
-    PLUGINS / "gateway_access" / "config.py",
-    PLUGINS / "gateway_access" / "gate.py",
-    PLUGINS / "gateway_access" / "peer.py",
-    PLUGINS / "gateway_admin" / "routes.py",
-    PLUGINS / "gateway_cloudevents" / "bindings.py",
-    PLUGINS / "gateway_cloudevents" / "event_json.py",
-    PLUGINS / "gateway_cloudevents" / "trace_headers.py",
-    PLUGINS / "gateway_file" / "private_files.py",
-    PLUGINS / "gateway_http" / "secrecy.py",
-    PLUGINS / "gateway_terminal" / "cards.py",
-    PLUGINS / "gateway_terminal" / "tables.py",
+    PLUGINS["gateway_access"] / "config.py",
+    PLUGINS["gateway_access"] / "gate.py",
+    PLUGINS["gateway_admin"] / "routes.py",
+    PLUGINS["gateway_cloudevents"] / "bindings.py",
+    PLUGINS["gateway_cloudevents"] / "event_json.py",
+    PLUGINS["gateway_cloudevents"] / "trace_headers.py",
+    PLUGINS["gateway_file"] / "private_files.py",
+    PLUGINS["gateway_http"] / "secrecy.py",
+    PLUGINS["gateway_terminal"] / "cards.py",
+    PLUGINS["gateway_terminal"] / "tables.py",
 )
 """Modules that plugins of third parties may import; what lies beside them is their plugin's own."""
 
 HEAD = """\
 # The public contract: what plugins import. Written by `make docs`; do not edit.
-# A change of this file is a change that plugin authors see: say so in CHANGELOG.md.
+# A change of this file is a change that plugin authors see: say so in changes/.
 """
 _SPECIAL = ("__init__", "__call__", "__enter__", "__aenter__", "__eq__", "__lt__", "__len__", "__iter__", "__aiter__")
 
@@ -46,8 +44,7 @@ def public_contract() -> str:
 
 
 def _module(file: Path) -> str:
-    base = PLUGINS if file.is_relative_to(PLUGINS) else ROOT
-    parts = file.relative_to(base).with_suffix("").parts
+    parts = module_path(file).with_suffix("").parts
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 

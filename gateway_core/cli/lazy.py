@@ -21,6 +21,10 @@ PANELS = ("Run", "Look inside", "Change", "Look after data", "Try out", "This in
 """The headings of `tidegate --help`, in order. Others follow by name."""
 
 
+FOR_DEVELOPMENT = ("conformance", "demo", "dev", "plugin", "test")
+"""Commands of the distribution `tidegate-dev`, which is not installed everywhere."""
+
+
 def loaded(command: Command) -> Any:
     """A plugin's command, as typer runs it."""
     app = command.load()
@@ -84,6 +88,8 @@ class Commands(TyperGroup):
                 return offered
         if failed:
             raise failed
+        if cmd_name in FOR_DEVELOPMENT:
+            raise StartError(f"the command {cmd_name!r} is for development: pip install 'tidegate[dev]'")
         return None
 
     def format_help(self, ctx: Any, formatter: Any) -> None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from importlib.metadata import EntryPoint, distribution, entry_points
+from contextlib import suppress
+from importlib.metadata import EntryPoint, PackageNotFoundError, distribution, entry_points
 from typing import TYPE_CHECKING, Any
 
 import pluggy
@@ -15,8 +16,8 @@ from ..contract.hookspecs import GROUP
 if TYPE_CHECKING:
     from ..contract.component import Command
 
-OWN = "tidegate"
-"""The distribution whose plugins are the shipped ones."""
+OWN = ("tidegate", "tidegate-dev")
+"""The distributions whose plugins are the shipped ones. The second is for development and need not be installed."""
 
 
 class Plugins:
@@ -75,8 +76,12 @@ def commands() -> Iterator[tuple[Command, str] | StartError]:
 
 
 def _shipped_first() -> Iterator[EntryPoint]:
-    """All entry points. Those of our own distribution come first, without scanning all other installed ones."""
-    shipped = sorted(distribution(OWN).entry_points.select(group=GROUP), key=lambda p: p.name)
+    """All entry points. Those of our own distributions come first, without scanning all other installed ones."""
+    shipped: list[EntryPoint] = []
+    for name in OWN:
+        with suppress(PackageNotFoundError):
+            shipped += distribution(name).entry_points.select(group=GROUP)
+    shipped.sort(key=lambda p: p.name)
     yield from shipped
     yield from sorted(set(entry_points(group=GROUP)) - set(shipped), key=lambda p: p.name)
 
@@ -85,6 +90,6 @@ def plugin_with(package: str) -> str | None:
     """The plugin that has this package, for messages: its name, and its distribution if that is not ours."""
     for point in _shipped_first():
         if point.value.partition(":")[0].partition(".")[0] == package:
-            name = point.dist.name if point.dist is not None else OWN
-            return f"the plugin {point.name}" + ("" if name == OWN else f" of {name}, not in {OWN}")
+            name = point.dist.name if point.dist is not None else OWN[0]
+            return f"the plugin {point.name}" + ("" if name == OWN[0] else f" of {name}, not in {OWN[0]}")
     return None

@@ -62,7 +62,7 @@ class Gateway:
     def __init__(self, name: str, python: str = sys.executable, tree: Path | None = None) -> None:
         self.name = name
         self._python = python
-        self._env = {"PYTHONPATH": f"{tree / 'entry-points'}:{tree}:{tree / 'plugins'}"} if tree is not None else {}
+        self._env = {"PYTHONPATH": ":".join(map(str, _import_path(tree)))} if tree is not None else {}
 
     def started(self, folder: Path, config: str, broker: str = "") -> _Gateway:
         """A running gateway; `broker` names the broker or bridge that takes events."""
@@ -80,6 +80,11 @@ class Gateway:
     def into_log(self, folder: Path, subscriber: str = "") -> _Gateway:
         """HTTP into the log, with a trigger if there is a subscriber."""
         return self.started(folder, INTO_LOG + (TRIGGER % subscriber if subscriber else ""), "default")
+
+
+def _import_path(tree: Path) -> list[Path]:
+    """Where a revision keeps its packages; earlier ones had them all in `plugins`."""
+    return [tree / "entry-points", tree, tree / "plugins", *sorted((tree / "plugins").iterdir()), tree / "dev"]
 
 
 class Floor:

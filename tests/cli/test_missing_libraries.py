@@ -5,12 +5,17 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import sysconfig
+import tomllib
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from gateway_core.cli.lazy import FOR_DEVELOPMENT
+from gateway_core.config import installed
 from gateway_core.config.registry import Registry
+from tests.tree import DEV, GROUPS, ROOT
 
 BLOCKED = """
 import contextlib, importlib.util, io, json, sys
@@ -142,3 +147,30 @@ def test_a_check_that_fails_is_named_with_its_plugin_and_the_others_go_on(
     assert "plugin broken" in checked.out
     assert "No module named 'nowhere'" in checked.out
     assert "listen 127.0.0.1:0" in checked.out
+
+
+@pytest.mark.spec("SAFE-97")
+@pytest.mark.usefixtures("processes")
+def test_a_command_for_development_says_what_installs_it(tmp_path: Path) -> None:
+    plain = tmp_path / "plain.yaml"
+    plain.write_text(PLAIN)
+    tools = tomllib.loads((DEV / "pyproject.toml").read_text())["project"]["entry-points"]["tidegate"]
+    offered = {command.name for command, plugin in installed.commands() if plugin in tools}  # type: ignore[misc]
+    assert offered == set(FOR_DEVELOPMENT)
+    without = tmp_path / "site"
+    without.mkdir()
+    for entry in Path(sysconfig.get_path("purelib")).iterdir():
+        if "tidegate_dev" not in entry.name:
+            (without / entry.name).symlink_to(entry)
+    path = [str(ROOT), *map(str, GROUPS.values()), str(without)]
+    commands = json.dumps([[name] for name in FOR_DEVELOPMENT])
+    run = subprocess.run(
+        [sys.executable, "-S", "-P", "-c", f"import sys; sys.path += {path}\n{BLOCKED}", "[]", commands],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=True,
+    )
+    for name, (exit_code, said) in zip(FOR_DEVELOPMENT, json.loads(run.stdout), strict=True):
+        assert exit_code == 3
+        assert said == f"tidegate: the command {name!r} is for development: pip install 'tidegate[dev]'\n"

@@ -12,7 +12,7 @@ ROOT = Path(__file__).parents[2]
 SNAPSHOT = Path(__file__).with_name("public.txt")
 HOW = """\
 the public contract changed: plugin authors will notice.
-If you meant it: run `make docs`, commit tests/contract/public.txt, and add a line to CHANGELOG.md (under "Changed" if a
+If you meant it: run `make docs`, commit tests/contract/public.txt, and add a file to changes/ (`changed` if a
 name or a signature went away). If you did not, take the change back, or give the name a leading underscore.
 
 """

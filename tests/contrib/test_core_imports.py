@@ -15,10 +15,11 @@ import pytest
 import gateway_core
 from gateway_core.config.registry import Registry
 from gateway_core.contract.hookspecs import GROUP
+from tests import tree
 
 ROOT = Path(__file__).parents[2]
 CORE = Path(gateway_core.__file__).parent
-PLUGINS = {p.name for p in (ROOT / "plugins").iterdir() if p.is_dir() and p.name.startswith("gateway_")}
+PLUGINS = set(tree.PLUGINS)
 CLIENTS = {
     "aiokafka",
     "confluent_kafka",
@@ -147,7 +148,7 @@ def test_what_is_shipped_is_written_against_the_contract() -> None:
     exceptions, remaining = PAST["exceptions"], set(PAST["remaining"])
     assert len(exceptions) <= 5
     assert all(exceptions.values())
-    files = (f for folder in ("plugins", "tools", "contrib") for f in (ROOT / folder).rglob("*.py"))
+    files = (f for folder in ("plugins", "dev", "tools", "contrib") for f in (ROOT / folder).rglob("*.py"))
     found = {str(f.relative_to(ROOT)) for f in files if _past_the_contract(f)}
     extra, gone = found - remaining - exceptions.keys(), (remaining | exceptions.keys()) - found
     assert not extra, f"{extra} import past gateway_core.contract: move what they need into the contract"
@@ -174,7 +175,7 @@ def test_the_core_is_six_folders() -> None:
 @pytest.mark.slow
 def test_plugins_import_each_other_only_where_it_is_allowed() -> None:
     for plugin in sorted(PLUGINS):
-        files = (ROOT / "plugins" / plugin).rglob("*.py")
+        files = tree.PLUGINS[plugin].rglob("*.py")
         others = {name for f in files for name in imported(f)} & PLUGINS - {plugin}
         extra, gone = others - ALLOWED.get(plugin, set()), ALLOWED.get(plugin, set()) - others
         assert not extra, f"{plugin} may not import {extra}: move what they share, or say in CONTRIBUTING.md why it may"
@@ -183,9 +184,9 @@ def test_plugins_import_each_other_only_where_it_is_allowed() -> None:
 
 @pytest.mark.parametrize("plugin", sorted(PLUGINS - LIBRARIES))
 def test_a_plugin_module_imports_nothing_heavy(plugin: str) -> None:
-    tree = ast.parse((ROOT / "plugins" / plugin / "plugin.py").read_text(encoding="utf-8"))
+    parsed = ast.parse((tree.PLUGINS[plugin] / "plugin.py").read_text(encoding="utf-8"))
     heavy = []
-    for node in tree.body:
+    for node in parsed.body:
         if isinstance(node, ast.Import):
             heavy += [alias.name for alias in node.names if alias.name.partition(".")[0] not in sys.stdlib_module_names]
         elif isinstance(node, ast.ImportFrom) and not (node.level == 1 and node.module is None):
@@ -197,7 +198,8 @@ def test_a_plugin_module_imports_nothing_heavy(plugin: str) -> None:
 
 @pytest.mark.spec("CARD-01", "CARD-05")
 def test_every_shipped_plugin_comes_by_its_entry_point() -> None:
-    declared = PROJECT["project"]["entry-points"][GROUP]
+    projects = [tomllib.loads((top / "pyproject.toml").read_text(encoding="utf-8")) for top in (ROOT, tree.DEV)]
+    declared = {name: value for each in projects for name, value in each["project"]["entry-points"][GROUP].items()}
     assert {value.partition(".")[0] for value in declared.values()} == PLUGINS - LIBRARIES
     installed = {point.name: point.value for point in entry_points(group=GROUP)}
     assert installed.items() >= declared.items()

@@ -11,15 +11,15 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
+from tests.tree import CORE, PLUGINS, module_path
 
 
 def modules() -> dict[str, Path]:
     """All modules of the core and the plugins, by their dotted names."""
     found = {}
-    for root, folder in ((ROOT, ROOT / "gateway_core"), (ROOT / "plugins", ROOT / "plugins")):
+    for folder in (CORE, *PLUGINS.values()):
         for file in folder.rglob("*.py"):
-            parts = file.relative_to(root).with_suffix("").parts
+            parts = module_path(file).with_suffix("").parts
             found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = file
     return found
 

@@ -36,7 +36,7 @@ def test_nothing_needs_what_the_oldest_python_lacks() -> None:
     assert list(_found('archive.extractall(folder, filter="data")\nre.compile(r"(?:a|%[0-9]{2})*+")')) == [1, 2]
     found = [
         f"{file.relative_to(ROOT)}:{line}"
-        for folder in ("gateway_core", "plugins", "tools", "contrib", "tests")
+        for folder in ("gateway_core", "plugins", "dev", "tools", "contrib", "tests")
         for file in (ROOT / folder).rglob("*.py")
         if "gateway_spark/readers" not in file.as_posix()  # patterns of Java
         if file != Path(__file__)

@@ -18,5 +18,5 @@ def test_all_that_the_wheel_is_made_of_is_copied() -> None:
     wheel = project["tool"]["hatch"]["build"]["targets"]["wheel"]
     hook = wheel["hooks"]["custom"]["path"]
     assert hook in copied
-    needed = [*wheel["packages"], *wheel["force-include"], project["project"]["readme"], "pyproject.toml"]
+    needed = [*wheel["packages"], project["project"]["readme"], "pyproject.toml"]
     assert [path for path in needed if path.split("/")[0] not in copied] == []

@@ -20,6 +20,8 @@ from typing import Any
 
 import pytest
 
+from tests.tree import CORE, PLUGINS
+
 ROOT = Path(__file__).parents[2]
 MODULES: list[str] = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["tidegate"]["compile"]["modules"]
 _INTERPRETED_SUITE = "gateway_testing"  # imports pytest, and no part of a gateway
@@ -43,7 +45,7 @@ def libraries(folder: Path) -> list[Path]:
 @pytest.mark.spec("COMP-02")
 def test_the_tree_holds_nothing_compiled() -> None:
     """A compiled file beside a source would be imported in its place, also when the source has changed."""
-    assert [*libraries(ROOT / "gateway_core"), *libraries(ROOT / "plugins")] == []
+    assert [*libraries(ROOT / "gateway_core"), *libraries(ROOT / "plugins"), *libraries(ROOT / "dev")] == []
     assert list(ROOT.glob("*.so")) == []
 
 
@@ -102,7 +104,7 @@ def test_no_compiled_class_derives_from_one_that_the_compiler_does_not_know(name
 
 def _all_modules() -> Iterator[ModuleType]:
     """The modules of this tree that import one of the listed ones."""
-    for folder in (ROOT / "gateway_core", *sorted((ROOT / "plugins").glob("gateway_*"))):
+    for folder in (CORE, *PLUGINS.values()):
         package = folder.name
         if package == _INTERPRETED_SUITE:
             continue
@@ -131,11 +133,12 @@ def _has_subclasses(file: Path) -> bool:
 @pytest.mark.usefixtures("processes")
 def test_what_is_compiled_lies_elsewhere_and_runs(tmp_path: Path) -> None:
     tree, out = tmp_path / "tree", tmp_path / "out"
-    (tree / "plugins" / "small").mkdir(parents=True)
-    (tree / "plugins" / "small" / "__init__.py").write_text("")
-    (tree / "plugins" / "small" / "count.py").write_text("def twice(number: int) -> int:\n    return 2 * number\n")
+    small = tree / "plugins" / "lib" / "small"
+    small.mkdir(parents=True)
+    (small / "__init__.py").write_text("")
+    (small / "count.py").write_text("def twice(number: int) -> int:\n    return 2 * number\n")
     (tree / "pyproject.toml").write_text(
-        '[tool.mypy]\nmypy_path = "plugins"\nexplicit_package_bases = true\n'
+        '[tool.mypy]\nmypy_path = "plugins/lib"\nexplicit_package_bases = true\n'
         '[tool.tidegate.compile]\nmodules = ["small.count"]\n'
     )
     before = sorted(tree.rglob("*"))
@@ -162,7 +165,7 @@ def test_a_build_that_does_not_ask_needs_no_compiler_and_takes_nothing_compiled(
     for file in ("pyproject.toml", "README.md", "LICENSE"):
         shutil.copy(ROOT / file, tree)
     suffix = importlib.machinery.EXTENSION_SUFFIXES[0]
-    for stale in ("gateway_core/contract/event", "plugins/gateway_http/reader", "tidegate__mypyc"):
+    for stale in ("gateway_core/contract/event", "plugins/transports/gateway_http/reader", "tidegate__mypyc"):
         (tree / f"{stale}{suffix}").write_bytes(b"compiled long ago")
     pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "wheel", "-q", "--no-index", "--no-deps"]
     subprocess.run([*pip, "--no-build-isolation", "-w", tmp_path, tree], env=variables, check=True)

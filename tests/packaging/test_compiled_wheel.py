@@ -19,6 +19,7 @@ from gateway_testing import GatewayProcess, Subscriber
 
 from gateway_core.cli.installation import build
 from tests.packaging.test_compiled import MODULES, ROOT, libraries, run, without_a_compiler
+from tests.tree import DEV
 
 pytestmark = [pytest.mark.usefixtures("processes"), pytest.mark.full, pytest.mark.timeout(3600)]
 
@@ -142,7 +143,7 @@ def test_it_runs_with_its_own_dependencies_only(wheel: Path, machine: Machine) -
 def test_it_passes_the_unit_tests(wheel: Path, borrowing: Machine) -> None:
     borrowing.install(wheel)
     with (borrowing.site / "libraries.pth").open("a") as paths:
-        paths.write(f"\n{ROOT}\n")  # the tests; what is installed comes first
+        paths.write(f"\n{ROOT}\n{DEV}\n")  # the tests and their tools; what is installed comes first
     said = borrowing.run(
         *(borrowing.python, "-P", "-m", "pytest", "-n", "2", "-m", "unit and not full and not twin"),
         *("--hypothesis-profile", "quick", ROOT / "tests"),

@@ -15,7 +15,9 @@ from importlib.abc import MetaPathFinder
 from pathlib import Path
 from types import CodeType, ModuleType
 
-TREE = Path(__file__).parents[2]
+from tests.tree import ROOT, module_path
+
+TREE = ROOT
 FOLDER = Path(__file__).with_name("planted")
 
 
@@ -30,7 +32,7 @@ class Change:
     @property
     def module(self) -> str:
         """The name of the module that the file is."""
-        return self.file.removeprefix("plugins/").removesuffix(".py").removesuffix("/__init__").replace("/", ".")
+        return module_path(TREE / self.file).as_posix().removesuffix(".py").removesuffix("/__init__").replace("/", ".")
 
     def applied(self, text: str) -> str:
         """The file's text with the bug. Raises `ValueError` if it does not fit any more."""

@@ -35,7 +35,7 @@ def new(
 
     root = write(kind, name, folder)
     typer.echo(f"written: {root}")
-    typer.echo(f"next: cd {root} && pip install -e . pytest && pytest && tidegate plugin check")
+    typer.echo(f"next: cd {root} && pip install -e . 'tidegate[dev]' pytest && pytest && tidegate plugin check")
 
 
 @app.command()

@@ -12,6 +12,7 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from gateway_core import __version__
+from gateway_core.config.installed import OWN
 from gateway_core.contract.errors import StartError
 
 from .processes import LIMIT_S, ran
@@ -68,14 +69,16 @@ class Environment:
 
 def _tidegate() -> list[str]:
     """What pip needs to install the Tidegate that runs this: its checkout, or its version at the index."""
+    return [_origin(name) for name in OWN]
+
+
+def _origin(name: str) -> str:
     try:
-        origin = json.loads(distribution("tidegate").read_text("direct_url.json") or "{}")
+        origin = json.loads(distribution(name).read_text("direct_url.json") or "{}")
     except (PackageNotFoundError, ValueError):
         origin = {}
     url = urlsplit(str(origin.get("url", "")))
-    if url.scheme == "file":
-        return [unquote(url.path)]
-    return [f"tidegate=={__version__}"]
+    return unquote(url.path) if url.scheme == "file" else f"{name}=={__version__}"
 
 
 def version() -> str:
