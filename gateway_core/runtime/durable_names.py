@@ -16,12 +16,10 @@ from ..contract.config_model import GatewayConfig
 from ..contract.config_node import Place
 from ..contract.durable import DurableName, Key, Noted
 from ..contract.files import private_folder
+from ..contract.noted_names import FILE, KEPT, noted_names
 from ..contract.one_line import one_line
 
 log = logging.getLogger("tidegate")
-
-FILE = "names.json"
-_KEPT = ("transport", "what", "where", "name", "owner", "facts", "keeps")
 
 
 class NameRecord:
@@ -31,17 +29,9 @@ class NameRecord:
         self._data_dir = data_dir
         self._path = data_dir / FILE
         self._text = ""
-        self.noted = list(self._read())
-
-    def _read(self) -> Iterator[Noted]:
-        try:
+        with suppress(OSError, ValueError):
             self._text = self._path.read_text(encoding="utf-8")
-            for entry in json.loads(self._text)["names"]:
-                yield Noted(DurableName(**{key: entry[key] for key in _KEPT}), used=bool(entry["used"]))
-        except FileNotFoundError:
-            return
-        except (OSError, ValueError, KeyError, TypeError) as e:
-            log.warning("the names that earlier configs used can't be read in %s: %s", self._path, one_line(e))
+        self.noted = noted_names(data_dir)
 
     def with_earlier(self, config: GatewayConfig, registry: Registry) -> list[Noted]:
         """All that is noted, and what an earlier version used without noting it."""
@@ -52,7 +42,7 @@ class NameRecord:
     def keep(self, noted: Iterable[Noted]) -> None:
         """Remembers these from now on. A file that can't be written is logged: no event depends on it."""
         after = [*noted]
-        lines = [{**{key: getattr(n.name, key) for key in _KEPT}, "used": n.used} for n in after]
+        lines = [{**{key: getattr(n.name, key) for key in KEPT}, "used": n.used} for n in after]
         text = json.dumps({"format": 1, "names": lines}, default=dict)
         if text == self._text or (not lines and not self._text):
             self._close()

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from gateway_core.contract.config_node import Place
 from gateway_core.contract.durable import DurableName, Noted
+from gateway_core.contract.noted_names import noted_names
 from gateway_core.contract.one_line import one_line
 
 if TYPE_CHECKING:
@@ -127,9 +128,7 @@ class Left:
 def left_behind(config: GatewayConfig, data_dir: Path) -> Iterator[Left]:
     """All that is left in the data directory, or in a file that an earlier config named. It reads the files; one that
     can't be read is logged."""
-    from gateway_core.runtime.durable_names import NameRecord
-
-    noted = [one.name for one in NameRecord(data_dir.absolute()).noted if one.name.transport == TRANSPORT]
+    noted = [one.name for one in noted_names(data_dir.absolute()) if one.name.transport == TRANSPORT]
     found = [path_of(name, data_dir) for name in (*noted, *earlier(config, data_dir))]
     imported: Imported | None = None
     for path in dict.fromkeys(found):

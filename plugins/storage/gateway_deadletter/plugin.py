@@ -68,7 +68,9 @@ def gateway_durable_names() -> list[DurableNames]:
 
     return [
         DurableNames(
-            *(d.TRANSPORT, d.names, d.remove),
+            d.TRANSPORT,
+            d.names,
+            d.remove,
             earlier=d.earlier,
             waits=d.waits,
             rescue=d.rescue,
