@@ -6,7 +6,7 @@
 | `source`, `id` | where the message was read, and its number there, as the transport says |
 | `time` | its timestamp, to the millisecond, in UTC; absent if it has none |
 | `subject` | its key, if that is printable text in UTF-8 |
-| `datacontenttype` | its header `content-type`, in any case, if that is a media type |
+| `datacontenttype` | its header `content-type`, in any case, if that is a media type and no unknown event format |
 | `<prefix>header<name>` | every other header; `<name>` is its name in lower case without all but a-z and 0-9 |
 | `<prefix>binary<name>` | a header whose value is not text (not UTF-8, or with control characters), in Base64 |
 
@@ -23,6 +23,7 @@ from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from typing import Annotated, Literal, TypeVar
 
+from gateway_cloudevents.values import is_unknown_format
 from pydantic import Field
 
 from gateway_core.contract.component import Config
@@ -104,7 +105,7 @@ def wrapped(
 
 def _attribute(prefix: str, name: str, value: bytes) -> dict[str, str]:
     lower, text = name.lower(), _text(value)
-    if lower == "content-type" and _MEDIA_TYPE.fullmatch(text):
+    if lower == "content-type" and _MEDIA_TYPE.fullmatch(text) and not is_unknown_format(text):
         return {"datacontenttype": text}
     short = _NOT_IN_NAMES.sub("", lower)
     if not short:

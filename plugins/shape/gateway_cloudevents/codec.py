@@ -43,7 +43,7 @@ class _Codec:
 
     def __init__(self, binding: Binding) -> None:
         self._binary = BinaryMode(binding)
-        self._json = JsonFormat()
+        self._json = JsonFormat(unknown_formats=not binding.answers)
         self._binding = binding
         self._modes: Memory[str, str] = Memory(self._mode)
 

@@ -19,13 +19,12 @@ from gateway_core.contract.event import Event
 from . import json_text
 from .layouts import JsonText, Layouts
 from .memory import Memory
-from .values import encoding, essence, forbidden_character, is_json, is_text, with_utf8
+from .values import encoding, essence, forbidden_character, is_json, is_text, is_unknown_format, with_utf8
 from .versions import Version, version_of
 
 MAX_BATCH = 10_000  # events in one message
 DOCUMENT = "CloudEvents 1.0.2 json-format.md"
 
-_KNOWN_FORMATS = ("application/cloudevents+json", "application/cloudevents-batch+json")
 _MAX_INTEGER = 2**31
 _WHITESPACE = b" \t\r\n"
 
@@ -42,11 +41,9 @@ declared_encoding: Memory[str, str] = Memory(encoding)
 
 
 def _is_json_read(content_type: str) -> bool:
-    """`is_json` for an event that is read. Raises `Refused` if its data is in an event format that is not known here:
-    whoever reads that format would take the data for the event, whose type and sender nobody has judged."""
-    kind = essence(content_type)
-    if kind.startswith("application/cloudevents") and kind not in _KNOWN_FORMATS:
-        detail = f"event format {kind[:100]!r} is unknown, so that no event may have data of it"
+    """`is_json` for an event that is read. Raises `Refused` if its data is in an event format that is not known."""
+    if is_unknown_format(content_type):
+        detail = f"event format {essence(content_type)[:100]!r} is unknown, so that no event may have data of it"
         raise Refused(detail, status=415, attribute="datacontenttype", rule=f"{DOCUMENT}, 3.1")
     return declares_json[content_type]
 
@@ -55,10 +52,15 @@ _reads_json: Memory[str, bool] = Memory(_is_json_read)
 
 
 class JsonFormat:
-    """Reads events in JSON format. Remembers the layout of the last event."""
+    """Reads events in JSON format. Remembers the layout of the last event.
 
-    def __init__(self) -> None:
+    `unknown_formats`: an event may have data in an event format that is not known here. A transport whose senders get
+    no answer forwards these unchanged in binary mode (Kafka binding 3.1), so it has to take them in both modes.
+    """
+
+    def __init__(self, *, unknown_formats: bool = False) -> None:
         self._layouts = Layouts()
+        self._reads_json = declares_json if unknown_formats else _reads_json
 
     def decode(self, body: bytes, key: bytes | None = None) -> Event:
         """The event of a JSON object. Raises `Refused`."""
@@ -70,7 +72,7 @@ class JsonFormat:
         _check_utf8(body)
         if body.isascii() and (quick := self._layouts.read_array(body, MAX_BATCH)):
             found, version = quick
-            return [_quickly(attributes, version, data, None) for attributes, data in found]
+            return [self._quickly(attributes, version, data, None) for attributes, data in found]
         try:
             items: list[JsonText] = list(_array(body))
         except (msgspec.DecodeError, RecursionError) as e:
@@ -90,7 +92,7 @@ class JsonFormat:
     def _event(self, text: JsonText, key: bytes | None) -> Event:
         if quick := self._layouts.read(text, len(text)):
             attributes, version, data = quick
-            return _quickly(attributes, version, data, key)
+            return self._quickly(attributes, version, data, key)
         return self._general(text, key)
 
     def _general(self, text: JsonText, key: bytes | None) -> Event:
@@ -115,7 +117,14 @@ class JsonFormat:
             _check_duplicates(bytes(text), least, parts)
         if all_text and binary is None:
             self._layouts.learn(order, version)
-        return _with_data(checked, version, data, binary, key)
+        return _with_data(checked, version, data, binary, key, self._reads_json)
+
+    def _quickly(self, attributes: dict[str, Any], version: Version, data: Raw | None, key: bytes | None) -> Event:
+        if data is None:
+            return Event(attributes, None, False, key)
+        if self._reads_json[attributes.get(version.content_type, "application/json")] and not version.encoding:
+            return Event(attributes, bytes(data), version.content_type not in attributes, key)
+        return _with_data(attributes, version, data, None, key, self._reads_json)
 
 
 def said(error: BaseException) -> str:
@@ -158,19 +167,16 @@ def _read(joined: bytes, members: Mapping[str, Raw]) -> tuple[list[Any], bool]:
     return [json_text.scalar(raw) for raw in members.values()], False
 
 
-def _quickly(attributes: dict[str, Any], version: Version, data: Raw | None, key: bytes | None) -> Event:
-    if data is None:
-        return Event(attributes, None, False, key)
-    if _reads_json[attributes.get(version.content_type, "application/json")] and not version.encoding:
-        return Event(attributes, bytes(data), version.content_type not in attributes, key)
-    return _with_data(attributes, version, data, None, key)
-
-
 def _with_data(
-    attributes: dict[str, Any], version: Version, data: Raw | None, binary: Raw | None, key: bytes | None
+    attributes: dict[str, Any],
+    version: Version,
+    data: Raw | None,
+    binary: Raw | None,
+    key: bytes | None,
+    reads_json: Memory[str, bool],
 ) -> Event:
     content_type = attributes.get(version.content_type)
-    read_as_json = content_type is not None and _reads_json[content_type]
+    read_as_json = content_type is not None and reads_json[content_type]
     if binary is not None and bytes(binary) != b"null":
         if not version.base64_member:
             raise version.fault("data_base64", f"version {version.name} has no data_base64", "Context Attributes")

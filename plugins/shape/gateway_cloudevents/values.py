@@ -12,6 +12,8 @@ from urllib.parse import unquote_to_bytes
 
 Check = Callable[[str], str]
 
+_KNOWN_FORMATS = ("application/cloudevents+json", "application/cloudevents-batch+json")
+
 # CloudEvents 1.0.2 spec.md, "Type System", String: no C0 or C1 controls, noncharacters or surrogates
 _NONCHARACTERS = "".join(chr(plane << 16 | low) for plane in range(17) for low in (0xFFFE, 0xFFFF))
 _SURROGATES = f"{chr(0xD800)}-{chr(0xDFFF)}"  # no literal: mypyc can't compile one
@@ -114,6 +116,13 @@ def check_media_type(text: str) -> str:
 def essence(media_type: str) -> str:
     """`type/subtype` in lower case, without parameters."""
     return media_type.partition(";")[0].strip(" \t").lower()
+
+
+def is_unknown_format(content_type: str) -> bool:
+    """Whether a media type is that of an event format that is not known here. Who reads that format would take such
+    data for an event, whose type and sender nobody has judged."""
+    kind = essence(content_type)
+    return kind.startswith("application/cloudevents") and kind not in _KNOWN_FORMATS
 
 
 def charset(media_type: str) -> str:

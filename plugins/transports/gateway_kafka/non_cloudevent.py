@@ -7,7 +7,7 @@
 | `id` | `<partition>:<offset>`: the same record always gives the same event |
 | `time` | its timestamp, to the millisecond, in UTC; absent if the record has none |
 | `subject` | its key, if that is printable text in UTF-8 |
-| `datacontenttype` | its header `content-type`, in any case, if that is a media type |
+| `datacontenttype` | its header `content-type`, in any case, if that is a media type and no unknown event format |
 | `kafkaheader<name>` | every other header, `<name>` being its name in lower case without all that is not a-z or 0-9 |
 | `kafkabinary<name>` | a header whose value is not text (not UTF-8, or with control characters), in Base64 |
 
