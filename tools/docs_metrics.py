@@ -8,8 +8,7 @@ from gateway_admin.metric_table import METRICS, PARTS, Metric, Part
 from gateway_admin.own_metrics import declared
 
 from gateway_core.config.registry import Registry
-from gateway_core.pipeline.histogram import BOUNDS_S
-from gateway_core.pipeline.metering import BUSY_PER_S, ONE_OF
+from gateway_core.contract.status import BOUNDS_S, BUSY_PER_S, ONE_OF
 
 _HEAD = (
     "`GET /metrics` of the admin API (`http://127.0.0.1:9080/metrics`), in Prometheus's text format 0.0.4. The setting "

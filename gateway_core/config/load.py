@@ -4,40 +4,24 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 from weakref import proxy
 
+from ..contract.components import Components
 from ..contract.config_node import Node, Place
-from ..contract.errors import ConfigError, Fault
+from ..contract.errors import ConfigError
 from .faults import near
 from .interpolate import Secrets
+from .loaded import Loaded as Loaded
 from .model import NAME_REMEDY, EntryConfig, GatewayConfig, SecretConfig, is_name
-from .registry import Registry
 from .report import locate, written
 from .resolve import Resolver
 from .sections import Section, sections
 from .sources import Sources, gather
 
 
-@dataclass(frozen=True)
-class Loaded:
-    """A config with its warnings, and where it was read from."""
-
-    config: GatewayConfig
-    warnings: list[Fault]
-    files: list[str]
-    places: Mapping[str, Mapping[str, tuple[str, int]]] = field(default_factory=dict)
-    """File and line of each entry: by section, then by name."""
-    secret_files: Sequence[str] = ()
-
-    def place(self, section: str, name: str) -> tuple[str, int] | None:
-        """File and line of an entry; None if there is none of this name."""
-        return self.places.get(section, {}).get(name)
-
-
-def load(paths: Sequence[Path], registry: Registry, env: Mapping[str, str] | None = None) -> GatewayConfig:
+def load(paths: Sequence[Path], registry: Components, env: Mapping[str, str] | None = None) -> GatewayConfig:
     """The config that files and directories (their `*.yaml` and `*.yml`) hold, read as one.
 
     `env` is what `${NAME}` is filled from, by default the process's environment. Every component reference is resolved
@@ -48,7 +32,7 @@ def load(paths: Sequence[Path], registry: Registry, env: Mapping[str, str] | Non
 
 def load_all(
     paths: Sequence[Path],
-    registry: Registry,
+    registry: Components,
     env: Mapping[str, str] | None = None,
     documents: Sequence[Node] = (),
     without: Collection[Path] = (),
@@ -61,7 +45,7 @@ def load_all(
 class Loading:
     """One load: from merged nodes to the config. What it knows of `secrets` stands also if the config has faults."""
 
-    def __init__(self, sources: Sources, registry: Registry, env: Mapping[str, str]) -> None:
+    def __init__(self, sources: Sources, registry: Components, env: Mapping[str, str]) -> None:
         self._sources = sources
         self._root = sources.root
         self._report = sources.report

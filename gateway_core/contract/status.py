@@ -6,7 +6,7 @@ Each field says how the values of several workers become one (`gateway_core.cont
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, Self, TypeVar
 
 from msgspec import field
 from msgspec.structs import replace
@@ -35,6 +35,18 @@ WITH_READY = Rule(lambda mine, theirs: mine)
 """It belongs to `ready`: `Entry.merged` takes it from the entry that explains `ready` best."""
 
 Details = Annotated[dict[str, Any], DETAILS("What only this kind of component reports.")]
+
+
+BOUNDS_S = (
+    *(0.0005, 0.001, 0.0025),  # what happens within one machine
+    # OpenTelemetry's semantic conventions for durations in messaging and HTTP
+    *(0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0),
+    *(30.0, 60.0, 300.0, 1800.0, 3600.0),  # what needs retries
+)
+"""The upper bounds of the buckets in seconds, each included (Prometheus's `le`); one more bucket counts longer ones."""
+BUSY_PER_S = 500
+ONE_OF = 8
+"""Above `BUSY_PER_S` events a second, one event in `ONE_OF` is timed, else every one."""
 
 
 class Durations(Record, frozen=True):
@@ -143,6 +155,16 @@ class TriggerStatus(DeliveryStatus, frozen=True, kw_only=True):
     subscriber: Annotated[str | None, FIRST("The subscriber's address.")] = None
     paused: Annotated[bool, ANY("Whether an operator paused it.")] = False
     reader: Annotated[ReaderStatus | None, ONE("Its subscriber, if that reads the channel itself.")] = None
+
+
+AnEntry = TypeVar("AnEntry", bound=Entry)
+
+
+def with_own_reader(entry: AnEntry, merged: AnEntry) -> AnEntry:
+    """Without the reader of a predecessor: the subscriber that it has now does not read the channel."""
+    if isinstance(entry, TriggerStatus) and isinstance(merged, TriggerStatus) and entry.reader is None:
+        return replace(merged, reader=None)
+    return merged
 
 
 class BridgeStatus(DeliveryStatus, frozen=True):

@@ -23,11 +23,12 @@ from ..contract.event import Event
 from ..contract.interfaces import Accepted, Feed, Observer, Outcome, Send, Sink
 from ..contract.one_line import one_line
 from ..contract.outcome import Stage
+from ..contract.topology import UNWANTED, Held, Replayed
 from ..pipeline.guards import FilterGuard, text_of_error
 from . import backoff, reply
 from .dead_letter import WAITS, DeadLetterWriter
 from .deliveries import ALWAYS_HELD, MOST_HELD, UNTIMED, Attempts, Budget, Delivery, DeliveryQueue, OrderKeyOf
-from .failures import Failures
+from .failures import Failures, id_of
 from .schedule import Schedule
 
 log = logging.getLogger("tidegate.delivery")
@@ -46,15 +47,12 @@ MOST_REASON = 300
 """How many characters of a reason are kept with an event that was given up."""
 MOST_REPLAYED = 3
 """How many attempts a replay makes for an event at most."""
-Replayed = Callable[[Outcome | None], None]
-"""Called with None once the subscriber has the event, else with why it does not."""
 NO_FEED = _NoFeed()
 RETRIES = 10
 """With retries by time only: after so many, a bridge without a dead letter says that it waits, and a filter without
 memory is not asked again."""
 _LEFT = Outcome(False, retry=True, reason="its sender did not wait for the answer")
 _NOTHING: Any = None
-UNWANTED = Outcome(False, stage=Stage.FILTER, reason="the trigger's filter does not match it any more")
 _ENDED = Outcome(False, retry=True, reason="the replay was ended")
 _NO_QUEUE = DeliveryQueue(None, 0)
 _NO_SCHEDULE = Schedule(WAITS, _NOTHING, _NO_QUEUE, random.random, _NOTHING, _NOTHING)
@@ -558,6 +556,17 @@ class Subscription:
     def longest_wait_s(self, delivery: Delivery) -> float:
         """The longest wait before a retry of an event that has failed, as long as it has by now; in seconds."""
         return backoff.cap_s(self.policy, self.clock.monotonic() - delivery.failed_s)
+
+    def find_held(self, id: str, source: str | None, position: int) -> Held | None:
+        """See `contract.topology.DeliveryView`."""
+        for state, delivery in self.under_way():
+            event = delivery.event
+            same = event.position == position if position else id_of(event) == id
+            if same and source in (None, event.attributes.get("source")):
+                due_ns = self.clock.now_ns() + int((delivery.due_s - self.clock.monotonic()) * 1e9)
+                until_ns, left = self.retried_until_ns(delivery), self.retries_left(delivery)
+                return Held(state, delivery.attempts, due_ns, until_ns, left)
+        return None
 
     def under_way(self) -> Iterator[tuple[str, Delivery]]:
         """Events held without an attempt in flight, each with its state: `due`, `waiting` (for a retry), `behind`

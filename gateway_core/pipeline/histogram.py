@@ -4,16 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 
-from ..contract.status import Durations
-
-BOUNDS_S = (
-    *(0.0005, 0.001, 0.0025),  # what happens within one machine
-    # OpenTelemetry's semantic conventions for durations in messaging and HTTP
-    *(0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0),
-    *(30.0, 60.0, 300.0, 1800.0, 3600.0),  # what needs retries
-)
-"""The upper bounds of the buckets in seconds, each included (Prometheus's `le`); one more bucket counts longer ones."""
-
+from ..contract.status import BOUNDS_S, Durations
 
 _EMPTY = Durations([0] * (len(BOUNDS_S) + 1))
 

@@ -9,12 +9,9 @@ from time import monotonic
 from ..contract.clock import Clock
 from ..contract.event import Event
 from ..contract.interfaces import Accepted, Outcome, Send
+from ..contract.status import BUSY_PER_S, ONE_OF
 from .histogram import Histogram
 from .tracing import Accept
-
-BUSY_PER_S = 500
-ONE_OF = 8
-"""Above `BUSY_PER_S` events a second, one event in `ONE_OF` is timed, else every one."""
 
 
 class Pace:

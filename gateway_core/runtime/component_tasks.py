@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import math
 from collections.abc import Awaitable, Callable, Coroutine
 from contextvars import Context
 from typing import Any, cast
@@ -12,6 +11,7 @@ from typing import Any, cast
 import anyio
 from anyio.abc import TaskGroup, TaskStatus
 
+from ..contract.cancellation import must_pass
 from ..contract.errors import ConfigError, StartError, StorageError
 from ..pipeline.guards import text_of_error
 
@@ -23,13 +23,6 @@ START_S = 120.0
 """A component that takes longer fails to start."""
 STOP_S = 30.0
 """A component that takes longer to stop, beyond the time for deliveries, is abandoned."""
-
-
-def must_pass(error: BaseException) -> bool:
-    """Whether an error ends the process or cancels this task, and not only what the task waits for."""
-    task = asyncio.current_task()
-    told = (task is not None and task.cancelling() > 0) or anyio.current_effective_deadline() == -math.inf
-    return isinstance(error, KeyboardInterrupt | GeneratorExit) or (isinstance(error, asyncio.CancelledError) and told)
 
 
 def plugin_of(component: object) -> str:

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from msgspec.structs import replace
 
 from ..config.model import TriggerConfig
 from ..contract.capabilities import Faulty
 from ..contract.condition import Condition
-from ..contract.config_node import Place
 from ..contract.status import BridgeStatus, BrokerStatus, TriggerStatus
 from ..pipeline.bridge import Bridged
 from ..pipeline.broker import Broker
@@ -71,13 +68,6 @@ def bridge_condition(bridged: Bridged, running: bool) -> Condition:
 def takes_events(bridged: Bridged, running: bool) -> bool:
     """Whether the bridge's source works; the state of its sink does not matter here."""
     return running and not source_errors([bridged.bound_source]) and "sink" not in bridged.bridge.faults
-
-
-def start_failure(failed: Mapping[Place, str], section: str, name: str) -> str:
-    """Why a part of this entry could not be started by the last reload (`failed`), "" if all of it runs. A dead letter
-    that could not be replaced does not count: the previous one is still in use."""
-    mine = (text for place, text in failed.items() if place[:2] == (section, name) and place[2:] != ("dead_letter",))
-    return next(mine, "")
 
 
 def with_failure(entry: BrokerStatus, failure: str) -> BrokerStatus:

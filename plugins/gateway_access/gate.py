@@ -14,6 +14,7 @@ import anyio
 from anyio.abc import TaskGroup
 from gateway_serving.unexpected import log_unexpected
 
+from gateway_core.contract.cancellation import must_pass
 from gateway_core.contract.component import BuildContext
 from gateway_core.contract.departure import keeping
 from gateway_core.contract.errors import Overloaded, Refused, TidegateError
@@ -21,7 +22,6 @@ from gateway_core.contract.event import Event, Message
 from gateway_core.contract.identity import ANONYMOUS, Identity
 from gateway_core.contract.interfaces import Accepted
 from gateway_core.contract.normal_form import without_names
-from gateway_core.runtime.component_tasks import must_pass
 
 from .authenticator import Authenticator, Forbidden, Presented, Recognizing, Reporting, Unauthenticated
 from .config import AccessConfig

@@ -13,6 +13,8 @@ from typing import Any, Literal
 
 from gateway_core.contract.record import Record, fields
 from gateway_core.contract.status import (
+    BUSY_PER_S,
+    ONE_OF,
     BridgeStatus,
     BrokerStatus,
     ChannelStatus,
@@ -24,7 +26,6 @@ from gateway_core.contract.status import (
     SourceStatus,
     TriggerStatus,
 )
-from gateway_core.pipeline.metering import BUSY_PER_S, ONE_OF
 
 Found = Iterator[tuple[tuple[str, ...], Any]]
 """Records of one kind, each with the values of its labels."""

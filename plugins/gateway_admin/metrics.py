@@ -17,8 +17,7 @@ from typing import Any
 
 from gateway_core.contract.component import OwnMetric
 from gateway_core.contract.record import Record
-from gateway_core.contract.status import Durations, GatewayStatus
-from gateway_core.pipeline.histogram import BOUNDS_S
+from gateway_core.contract.status import BOUNDS_S, Durations, GatewayStatus
 
 from .metric_table import BRIDGE, METRICS, OWNERS, PLACE, TRIGGER, Metric, Part, Value
 

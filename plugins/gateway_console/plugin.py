@@ -12,8 +12,7 @@ if TYPE_CHECKING:
     from gateway_core.config.model import GatewayConfig
     from gateway_core.contract.config_extension import ConfigFinding, ConfigSection
     from gateway_core.contract.errors import Fault
-    from gateway_core.contract.services import RunningService, Service
-    from gateway_core.runtime.gateway import Gateway
+    from gateway_core.contract.services import GatewayView, RunningService, Service
     from gateway_core.runtime.settings import Settings
 
 
@@ -55,7 +54,7 @@ def gateway_settings_checks() -> list[Callable[[Settings], list[Fault]]]:
     return [_check_switch]
 
 
-def _build(gateway: Gateway) -> RunningService:
+def _build(gateway: GatewayView) -> RunningService:
     from .service import ConsoleService
 
     return ConsoleService(gateway)

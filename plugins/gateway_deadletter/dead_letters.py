@@ -19,10 +19,10 @@ from gateway_cloudevents import event_json
 
 from gateway_core.cli.common import CommandError
 from gateway_core.config.model import GatewayConfig
-from gateway_core.config.registry import Registry
 from gateway_core.contract.capabilities import DeadLetterStore, GivenUpCount, TellsGivenUp
 from gateway_core.contract.clock import Clock, SystemClock
 from gateway_core.contract.component import BuildContext, DeadLetterRef
+from gateway_core.contract.components import Components
 from gateway_core.contract.errors import MissingExtra, StorageError
 from gateway_core.contract.event import Event, text_of
 from gateway_core.contract.outcome import Stage
@@ -132,7 +132,7 @@ class Query:
 class Stores:
     """All readable dead letter sinks of a config."""
 
-    def __init__(self, config: GatewayConfig, data_dir: Path, registry: Registry, keys: Sequence[bytes] = ()) -> None:
+    def __init__(self, config: GatewayConfig, data_dir: Path, registry: Components, keys: Sequence[bytes] = ()) -> None:
         """`keys` decrypt beside those of the config."""
         self.data_dir = data_dir
         self.stores: list[Store] = []

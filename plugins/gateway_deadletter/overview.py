@@ -21,7 +21,7 @@ from .replaying import was_event
 
 if TYPE_CHECKING:
     from gateway_core.config.model import GatewayConfig
-    from gateway_core.runtime.gateway import Gateway
+    from gateway_core.contract.services import GatewayView
 
 MOST = 100_000
 """Dead letters that are kept here. What is beyond them is only counted."""
@@ -93,7 +93,7 @@ class Snapshot:
 class Overview:
     """Reads the dead letters of a gateway when their files have changed, in threads."""
 
-    def __init__(self, gateway: Gateway) -> None:
+    def __init__(self, gateway: GatewayView) -> None:
         self._gateway = gateway
         self._lock = threading.Lock()
         self._config: GatewayConfig | None = None
@@ -136,7 +136,7 @@ class Overview:
         """What was given up and is in no store (`Stores.elsewhere`), as it was a moment ago at the earliest."""
         began = time.monotonic()
         if began >= self._gone_again:
-            brokers = [(name, broker.channel) for name, broker in self._gateway.built.brokers.items()]
+            brokers = [(name, broker.channel) for name, broker in self._gateway.topology.brokers.items()]
             self._gone = await to_thread.run_sync(given_up_counts, brokers)
             took = time.monotonic() - began
             self._gone_again = began + max(_FRESH_S, _REST * took)

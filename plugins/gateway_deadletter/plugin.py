@@ -11,8 +11,7 @@ from gateway_core.contract.hookspecs import hookimpl
 if TYPE_CHECKING:
     from gateway_core.config.model import GatewayConfig
     from gateway_core.contract.config_extension import ConfigFinding
-    from gateway_core.contract.services import RunningService, Service
-    from gateway_core.runtime.gateway import Gateway
+    from gateway_core.contract.services import GatewayView, RunningService, Service
 
     from .config import DeadLetterConfig
     from .sink import DeadLetterSink
@@ -66,7 +65,7 @@ def gateway_commands() -> list[Command]:
     return [Command("dlq", "Show dead letters and replay them.", _dlq, panel="Look after data")]
 
 
-def _build_service(gateway: Gateway) -> RunningService:
+def _build_service(gateway: GatewayView) -> RunningService:
     from .service import DeadLetterService
 
     return DeadLetterService(gateway)

@@ -11,8 +11,7 @@ from gateway_core.contract.hookspecs import hookimpl
 if TYPE_CHECKING:
     from gateway_core.config.model import GatewayConfig
     from gateway_core.contract.errors import Probe
-    from gateway_core.contract.services import RunningService, Service
-    from gateway_core.runtime.gateway import Gateway
+    from gateway_core.contract.services import GatewayView, RunningService, Service
     from gateway_core.runtime.settings import Settings
 
 _CHECK = "Check a config, and the files of keys and certificates that it names; exit code 1 if there are faults."
@@ -63,7 +62,7 @@ def gateway_connection_checks() -> list[Callable[[GatewayConfig, Settings], list
     return [_probe]
 
 
-def _build(gateway: Gateway) -> RunningService:
+def _build(gateway: GatewayView) -> RunningService:
     from .service import InspectService
 
     return InspectService(gateway)

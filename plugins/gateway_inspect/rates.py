@@ -7,8 +7,15 @@ from itertools import pairwise
 from typing import Any
 
 from gateway_core.contract.record import Record
-from gateway_core.contract.status import BrokerStatus, DeliveryStatus, Entry, GatewayStatus, ReaderStatus, TriggerStatus
-from gateway_core.pipeline.histogram import BOUNDS_S
+from gateway_core.contract.status import (
+    BOUNDS_S,
+    BrokerStatus,
+    DeliveryStatus,
+    Entry,
+    GatewayStatus,
+    ReaderStatus,
+    TriggerStatus,
+)
 
 SORTS = ("rate", "lag", "name")
 

@@ -175,13 +175,18 @@ async def _serve(
 
 
 async def own_status(gateway: Gateway) -> GatewayStatus:
-    """`Gateway.own_status`, with its triggers in slices."""
-    triggers = []
-    for number, trigger in enumerate(gateway.trigger_statuses(), 1):
-        triggers.append(trigger)
+    """`Gateway.own_status_in_steps`, in slices."""
+    steps = gateway.own_status_in_steps()
+    number = 0
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            made: GatewayStatus = end.value
+            return made
+        number += 1
         if number % SLICE == 0:
             await anyio.lowlevel.checkpoint()
-    return gateway.own_status(triggers)
 
 
 def _tell(wire: Wire, worker: int, line: bytes) -> None:

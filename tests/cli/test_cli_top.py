@@ -19,8 +19,7 @@ from gateway_inspect.cli.top import tables
 from gateway_inspect.rates import between, quantile
 from gateway_testing.process import GatewayProcess
 
-from gateway_core.contract.status import GatewayStatus
-from gateway_core.pipeline.histogram import BOUNDS_S
+from gateway_core.contract.status import BOUNDS_S, GatewayStatus
 
 ZEROS = dict.fromkeys(("accepted", "refused", "unrouted", "delivered", "attempts", "retried", "dead_lettered"), 0)
 

@@ -126,6 +126,64 @@ def test_plugins_import_each_other_only_where_it_is_allowed() -> None:
         assert not gone, f"{plugin} no longer imports {gone}: take it out of the table in CONTRIBUTING.md"
 
 
+INSIDE = {
+    *(f"gateway_core.runtime.{name}" for name in ("build", "earlier", "gateway", "measures", "parts", "replacement")),
+    *("gateway_core.runtime.role", "gateway_core.runtime.status"),
+    *(f"gateway_core.pipeline.{name}" for name in ("bridge", "broker", "infos", "intake", "metering", "tracing")),
+    *("gateway_core.delivery", "gateway_core.delivery.deliveries", "gateway_core.delivery.schedule"),
+    *("gateway_core.delivery.reply", "gateway_core.delivery.subscription"),
+}
+"""What builds and runs gateways. Plugins see it as `gateway_core.contract.services.GatewayView`."""
+BEHIND_THE_DOOR = {
+    "gateway_scenario/play.py": "builds the real parts of a gateway on a fake clock, with nothing outside the process",
+    "gateway_spark/submit/run.py": "attaches one trigger to its channel, without a gateway, for the offsets of a job",
+    "gateway_workers/worker.py": "is a process that runs a gateway",
+}
+"""The files that import it all the same, and why; five at most."""
+
+
+def modules(tree: ast.AST) -> Iterator[str]:
+    """The modules that a file imports by their full names, anywhere in it."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.level == 0 and node.module:
+            yield node.module
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+def assigned(tree: ast.AST) -> Iterator[str]:
+    """Attributes that a file sets on something named `gateway`: `gateway.x = …`, `self._gateway.x = …`."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
+            owner = node.value
+            name = owner.id if isinstance(owner, ast.Name) else owner.attr if isinstance(owner, ast.Attribute) else ""
+            if name.strip("_") == "gateway":
+                yield node.attr
+
+
+def test_plugins_see_a_running_gateway_by_the_door_that_anyones_plugins_have() -> None:
+    found = set()
+    for file in (ROOT / "plugins").rglob("*.py"):
+        text = file.read_text(encoding="utf-8")
+        if "gateway" in text:
+            tree, name = ast.parse(text), str(file.relative_to(ROOT / "plugins"))
+            assert list(assigned(tree)) == [], (
+                f"{name} assigns into a gateway: offer it by a method of `RunningService`"
+            )
+            if not INSIDE.isdisjoint(modules(tree)):
+                found.add(name)
+    assert found == BEHIND_THE_DOOR.keys()
+    assert len(BEHIND_THE_DOOR) <= 5
+
+
+def test_an_assignment_into_a_gateway_is_found() -> None:
+    tree = ast.parse(
+        "gateway.process = 1; self._gateway.config_error = ''; self.gateway = gateway; x = gateway.started"
+    )
+    assert list(assigned(tree)) == ["process", "config_error"]
+
+
 @pytest.mark.parametrize("plugin", sorted(PLUGINS - LIBRARIES))
 def test_a_plugin_module_imports_nothing_heavy(plugin: str) -> None:
     tree = ast.parse((ROOT / "plugins" / plugin / "plugin.py").read_text(encoding="utf-8"))

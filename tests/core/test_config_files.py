@@ -85,7 +85,7 @@ async def test_a_plugin_can_refuse_a_reload(tmp_path: Path) -> None:
     assert [fault.message for fault in await reloader.reload()] == ["kept.yaml can't be read"]
     kept.fault, kept.refusal = "", "not now"
     assert [fault.message for fault in await reloader.reload()] == ["not now"]
-    assert gateway.config_error == "not now"
+    assert gateway.status().config.error == "not now"
 
 
 @pytest.mark.spec("SAFE-130")

@@ -10,8 +10,8 @@ from gateway_admin.metrics import FEW_BOUNDS, MOST_WHOLE, Exposition
 from gateway_serving import slices
 from msgspec.structs import replace
 
-from gateway_core.contract.status import GatewayStatus, TriggerStatus
-from gateway_core.pipeline.histogram import BOUNDS_S, Histogram
+from gateway_core.contract.status import BOUNDS_S, GatewayStatus, TriggerStatus
+from gateway_core.pipeline.histogram import Histogram
 from tests.metrics.scrape import Scrape, faults, parsed
 
 DELIVERED = "tidegate_trigger_events_delivered_total"

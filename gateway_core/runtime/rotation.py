@@ -8,8 +8,8 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from gateway_core.config.model import GatewayConfig
-from gateway_core.contract.component import ComponentRef, Config
+from ..config.model import GatewayConfig
+from ..contract.component import ComponentRef, Config
 
 log = logging.getLogger("tidegate.reload")
 
