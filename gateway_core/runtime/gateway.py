@@ -15,6 +15,7 @@ from anyio import to_thread
 from anyio.abc import TaskGroup
 
 from .. import __version__
+from ..config.config_read import ConfigRead
 from ..config.loaded import Loaded
 from ..config.model import GatewayConfig
 from ..config.registry import Registry
@@ -31,7 +32,6 @@ from ..pipeline.infos import addresses, channel_state
 from .build import Builder, Built
 from .component_tasks import STOP_S, component_tasks, quietly
 from .component_tasks import started as start_of
-from .config_read import ConfigRead
 from .earlier import Earlier
 from .folder import DataFolder
 from .measures import Steps, finished, own_metrics

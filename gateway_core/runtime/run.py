@@ -13,15 +13,15 @@ from pathlib import Path
 
 import anyio
 
+from ..config.config_read import ConfigRead, read_config
 from ..config.registry import Registry
 from ..contract.errors import ConfigError
 from ..contract.runners import Started
+from ..contract.stopping import StopSignals
 from . import start_conditions
-from .config_read import ConfigRead, read_config
 from .folder import DataFolder
 from .gateway import Gateway, Task
 from .settings import Settings
-from .stopping import StopSignals
 
 log = logging.getLogger("tidegate")
 

@@ -19,7 +19,7 @@ import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
-from gateway_core.runtime.stopping import ENDED_AT_ONCE, StopSignals, leave
+from gateway_core.contract.stopping import ENDED_AT_ONCE, StopSignals, leave
 
 log = logging.getLogger("tidegate.watchdog")
 

@@ -25,18 +25,18 @@ import anyio
 import anyio.lowlevel
 import msgspec
 
+from gateway_core.config.config_read import read_config
 from gateway_core.config.registry import Registry
 from gateway_core.contract.errors import ConfigError, TidegateError
 from gateway_core.contract.runners import Started
 from gateway_core.contract.status import GatewayStatus
+from gateway_core.contract.stopping import StopSignals
 from gateway_core.runtime import start_conditions
-from gateway_core.runtime.config_read import read_config
 from gateway_core.runtime.gateway import Gateway
 from gateway_core.runtime.log_output import configure
 from gateway_core.runtime.role import Role
 from gateway_core.runtime.run import serve
 from gateway_core.runtime.settings import Settings
-from gateway_core.runtime.stopping import StopSignals
 
 from .event_loop import EventLoop
 from .rpc import PeerClient, PeerServer

@@ -9,11 +9,11 @@ from types import SimpleNamespace
 import pytest
 from gateway_reload.service import ReloadService
 
+from gateway_core.config.config_read import read_config
 from gateway_core.config.registry import Registry
 from gateway_core.contract.errors import StartError
 from gateway_core.contract.hookspecs import hookimpl
 from gateway_core.contract.services import RunningService, Service
-from gateway_core.runtime.config_read import read_config
 from gateway_core.runtime.gateway import Gateway
 from gateway_core.runtime.settings import Settings
 

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 import anyio
 import msgspec
 
+from gateway_core.config.config_read import read_config
 from gateway_core.contract.clock import Timer
 from gateway_core.contract.errors import ConfigError, TidegateError
 from gateway_core.pipeline.broker import Trigger
-from gateway_core.runtime.config_read import read_config
 from gateway_core.runtime.gateway import Gateway
 from gateway_core.runtime.settings import Settings
 

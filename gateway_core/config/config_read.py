@@ -6,10 +6,10 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..config.load import load_all
-from ..config.loaded import Loaded
-from ..config.registry import Registry
-from .settings import Settings
+from ..runtime.settings import Settings
+from .load import load_all
+from .loaded import Loaded
+from .registry import Registry
 
 
 @dataclass(frozen=True, slots=True)
