@@ -179,12 +179,15 @@ class Gateway:
                 self._parts, self._builder, self._built, self.config, config, stopping=lambda: self.stopping
             )
             with anyio.CancelScope(shield=True) as self._replacing:
-                if commit is not None:
-                    await to_thread.run_sync(commit)
-                    self._tell(lambda service: service.wanted(config))
-                warn_of_kept(self.config, config)
-                if step.changes:
-                    await self._replace(step)
+                try:
+                    if commit is not None:
+                        await to_thread.run_sync(commit)
+                        self._tell(lambda service: service.wanted(config))
+                    warn_of_kept(self.config, config)
+                    if step.changes:
+                        await self._replace(step)
+                finally:
+                    self._replacing = None
             self._adopt(step, config)
             self._tell(lambda service: service.reached(config))
             return str(step.changes), step.failed
@@ -223,10 +226,9 @@ class Gateway:
         with anyio.move_on_after(limit_s) as waiting:
             async with self._changing:
                 return
-        if waiting.cancelled_caught:
+        if waiting.cancelled_caught and self._replacing is not None:
             log.warning("a change of the config is still under way after %g s, and is ended", limit_s)
-            if self._replacing is not None:
-                self._replacing.cancel()
+            self._replacing.cancel()
             with anyio.move_on_after(STOP_S) as waiting:
                 async with self._changing:
                     return
