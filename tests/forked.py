@@ -123,7 +123,8 @@ def _import_all() -> None:
         for one in pkgutil.iter_modules(package.__path__, f"{package.__name__}.")
         if not one.name.endswith("__main__")
     ]
-    for name in (*found, "gateway_console.routes", "gateway_console.parts", "gateway_reload.step", "uvloop"):
+    later = ("gateway_console.routes", "gateway_console.parts", "gateway_core.runtime.replacement", "uvloop")
+    for name in (*found, *later):
         with suppress(ImportError):
             importlib.import_module(name)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tomllib
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
@@ -23,3 +24,9 @@ def module_path(file: Path) -> Path:
     """A file's path below the folder that Python imports its package from ("gateway_http/pool.py")."""
     folder = next((top for top in (*GROUPS.values(), DEV, ROOT) if file.is_relative_to(top)), ROOT)
     return file.relative_to(folder)
+
+
+def entry_points() -> dict[str, str]:
+    """The entry points of all plugins of the tree, by name."""
+    projects = [tomllib.loads((top / "pyproject.toml").read_text(encoding="utf-8")) for top in (ROOT, DEV)]
+    return {name: value for each in projects for name, value in each["project"]["entry-points"]["tidegate"].items()}

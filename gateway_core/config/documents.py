@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from ..contract.components import Components
 from ..contract.config_extension import DocumentContent, DocumentEntry, DocumentKind, DocumentOrigin
 from ..contract.config_model import NAME_REMEDY, is_name
 from ..contract.config_node import Node, Place, dotted
 from ..contract.errors import ConfigError, Fault
-from .registry import Registry
 from .report import Report
 from .sections import sections
 
 
-def kind_of(document: Node, registry: Registry) -> DocumentKind | None:
+def kind_of(document: Node, registry: Components) -> DocumentKind | None:
     """The kind of a document, None if it consists of sections.
 
     Raises `ConfigError` if two kinds match, or if a plugin fails to say whether its kind does.
@@ -41,7 +41,7 @@ class Documents:
     """The documents of one config. They are merged into the sections once all files are read, so neither their order
     nor that of the files matters. `origins` says where entries came from, by section and name."""
 
-    def __init__(self, root: Node, registry: Registry, report: Report) -> None:
+    def __init__(self, root: Node, registry: Components, report: Report) -> None:
         self.origins: dict[tuple[str, str], DocumentOrigin] = {}
         self._root = root
         self._registry = registry

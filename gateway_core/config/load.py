@@ -8,19 +8,19 @@ from pathlib import Path
 from typing import Any
 from weakref import proxy
 
+from ..contract.components import Components
 from ..contract.config_model import NAME_REMEDY, EntryConfig, GatewayConfig, SecretConfig, is_name
 from ..contract.config_node import Node, Place, locate, written
 from ..contract.errors import ConfigError
 from ..contract.faults import near
 from ..contract.interpolation import Secrets
 from ..contract.loaded import Loaded
-from .registry import Registry
 from .resolve import Resolver
 from .sections import Section, sections
 from .sources import Sources, gather
 
 
-def load(paths: Sequence[Path], registry: Registry, env: Mapping[str, str] | None = None) -> GatewayConfig:
+def load(paths: Sequence[Path], registry: Components, env: Mapping[str, str] | None = None) -> GatewayConfig:
     """The config that files and directories (their `*.yaml` and `*.yml`) hold, read as one.
 
     `env` is what `${NAME}` is filled from, by default the process's environment. Every component reference is resolved
@@ -31,7 +31,7 @@ def load(paths: Sequence[Path], registry: Registry, env: Mapping[str, str] | Non
 
 def load_all(
     paths: Sequence[Path],
-    registry: Registry,
+    registry: Components,
     env: Mapping[str, str] | None = None,
     documents: Sequence[Node] = (),
     without: Collection[Path] = (),
@@ -44,7 +44,7 @@ def load_all(
 class Loading:
     """One load: from merged nodes to the config. What it knows of `secrets` stands also if the config has faults."""
 
-    def __init__(self, sources: Sources, registry: Registry, env: Mapping[str, str]) -> None:
+    def __init__(self, sources: Sources, registry: Components, env: Mapping[str, str]) -> None:
         self._sources = sources
         self._root = sources.root
         self._report = sources.report

@@ -11,18 +11,18 @@ from pydantic import BaseModel, RootModel, TypeAdapter, ValidationError
 
 from ..contract.annotations import written_refs
 from ..contract.component import Component, ComponentRef, Config, Kind
+from ..contract.components import Components
 from ..contract.config_extension import ConfigSection
 from ..contract.config_model import GatewayConfig
 from ..contract.config_node import Place
 from ..contract.model_errors import explain
-from .registry import Registry
 from .report import Report
 
 
 class Resolver:
     """Validates values against models, then resolves the references in them, at any depth."""
 
-    def __init__(self, registry: Registry, report: Report) -> None:
+    def __init__(self, registry: Components, report: Report) -> None:
         self._registry = registry
         self._report = report
         self._resolved: dict[tuple[str, str, str | None], tuple[str, Any]] = {}

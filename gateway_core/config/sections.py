@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import get_args, get_origin
 
+from ..contract.components import Components
 from ..contract.config_extension import ConfigSection
 from ..contract.config_model import GatewayConfig
-from .registry import Registry
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +21,7 @@ class Section:
     plugin: str = ""
 
 
-def sections(registry: Registry) -> dict[str, Section]:
+def sections(registry: Components) -> dict[str, Section]:
     """All sections, in the order in which messages list them."""
     own = {
         name: Section(name, ConfigSection(name, "", get_args(info.annotation)[-1]), get_origin(info.annotation) is dict)

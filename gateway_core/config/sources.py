@@ -8,12 +8,12 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from ..contract.components import Components
 from ..contract.config_node import Node, Place, dotted
 from ..contract.config_yaml import read
 from ..contract.errors import Fault
 from ..contract.interpolation import Interpolator
 from .documents import Documents
-from .registry import Registry
 from .report import Report
 from .sections import sections
 
@@ -24,7 +24,7 @@ SUFFIXES = (".yaml", ".yml")
 class Sources:
     """The merged config: `root` holds all sections, `files` those that were read, in order; `report` their faults."""
 
-    def __init__(self, registry: Registry, env: Mapping[str, str], without: Collection[Path] = ()) -> None:
+    def __init__(self, registry: Components, env: Mapping[str, str], without: Collection[Path] = ()) -> None:
         self.root = Node({}, "", 0)
         self.files: list[str] = []
         self.report = Report(self.root)
@@ -145,7 +145,7 @@ class Sources:
 
 def gather(
     paths: Sequence[Path],
-    registry: Registry,
+    registry: Components,
     env: Mapping[str, str],
     documents: Sequence[Node] = (),
     without: Collection[Path] = (),
@@ -162,13 +162,13 @@ def gather(
     return sources
 
 
-def config_files(directory: Path, registry: Registry) -> list[Path]:
+def config_files(directory: Path, registry: Components) -> list[Path]:
     """The files in a directory that are read as a config. Raises `OSError`."""
     files = (f for f in directory.iterdir() if f.suffix in SUFFIXES and f.is_file())
     return sorted(f for f in files if not _of_plugin(f, registry))
 
 
-def _of_plugin(file: Path, registry: Registry) -> bool:
+def _of_plugin(file: Path, registry: Components) -> bool:
     """Whether a file belongs to a plugin (`ConfigSection.file_suffix`) and not to the config."""
     suffixes = tuple(section.file_suffix for section, _ in registry.sections.values() if section.file_suffix)
     return file.suffix in SUFFIXES and file.stem.endswith(suffixes)

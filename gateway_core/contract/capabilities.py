@@ -111,6 +111,11 @@ def pulls(source: object) -> bool:
     return isinstance(source, Pulling) and source.pulls
 
 
+def runs_alone(source: object) -> bool:
+    """Whether a source runs in one worker of a gateway only."""
+    return not source.shares if isinstance(source, Sharing) else pulls(source)
+
+
 @runtime_checkable
 class Gathering(Protocol):
     """A sink that gathers many events in one request. `in_flight` is the `max_in_flight` that suits it best, None for

@@ -14,20 +14,19 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
+from .components import Components
+
 if TYPE_CHECKING:
-    from .component import BuildContext, Command, ComponentRef, Kind
-    from .config_extension import ConfigSection, DocumentKind
+    from .component import Command
     from .config_model import GatewayConfig
     from .config_node import Node
     from .durable import DurableNames
     from .loaded import Loaded
-    from .offer import Offer
     from .runners import Runner
     from .services import Service
-    from .settings import Settings
 
 
-class Registry(Protocol):
+class Registry(Components, Protocol):
     """All that plugins offer, each with the plugin (entry-point name) that offers it. It must not be changed."""
 
     @property
@@ -37,14 +36,6 @@ class Registry(Protocol):
     @property
     def commands(self) -> Mapping[str, tuple[Command, str]]:
         """Commands by name."""
-
-    @property
-    def sections(self) -> Mapping[str, tuple[ConfigSection, str]]:
-        """Sections of a config besides the gateway's own, by name."""
-
-    @property
-    def documents(self) -> Mapping[str, tuple[DocumentKind, str]]:
-        """Kinds of documents, by name."""
 
     @property
     def services(self) -> Mapping[str, tuple[Service, str]]:
@@ -57,24 +48,6 @@ class Registry(Protocol):
     @property
     def durable_names(self) -> Sequence[DurableNames]:
         """What finds the names that outlive a config."""
-
-    def offers(self, kind: Kind | None = None) -> list[Offer]:
-        """All components (of one kind), sorted by kind and name. For `dead_letter`, sinks are included."""
-
-    def find(self, kind: Kind, name: str) -> Offer | None:
-        """The component of this kind and name; a dead letter may be any sink."""
-
-    def by_scheme(self, kind: Kind, url: str) -> str | None:
-        """The name of the component that a URL stands for; None if no component has its scheme."""
-
-    def suggest(self, kind: Kind, name: str) -> str:
-        """The remedy for an unknown name: the nearest one, or all there are."""
-
-    def build(self, ref: ComponentRef, context: BuildContext) -> Any:
-        """Builds a component. Raises `MissingExtra` or `StartError`, naming the owner in the config."""
-
-    def config_files(self, settings: Settings) -> list[Path]:
-        """The config files that plugins keep in the data directory. Raises `StartError`."""
 
 
 class Reader(Protocol):

@@ -28,7 +28,7 @@ class Runner:
     `name`      unique among runners.
     `summary`   one sentence for lists and pages.
     `wants`     whether it runs gateways with these settings. The first runner that does is used.
-    `run`       runs the gateway: (the `ConfigRead` of `gateway_core.runtime.config_read`, what to call once the gateway
+    `run`       runs the gateway: (the `ConfigRead` of `gateway_core.config.config_read`, what to call once the gateway
                 has started) -> exit code. It returns when the gateway has stopped. Raises `StartError`.
     `fallback`  True if it only runs gateways that no other runner wants.
     """

@@ -6,7 +6,7 @@ Each field says how the values of several workers become one (`gateway_core.cont
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated, Any, Self
+from typing import TYPE_CHECKING, Annotated, Any, Self, TypeVar
 
 from msgspec import field
 from msgspec.structs import replace
@@ -160,6 +160,16 @@ class TriggerStatus(DeliveryStatus, frozen=True, kw_only=True):
     subscriber: Annotated[str | None, FIRST("The subscriber's address.")] = None
     paused: Annotated[bool, ANY("Whether an operator paused it.")] = False
     reader: Annotated[ReaderStatus | None, ONE("Its subscriber, if that reads the channel itself.")] = None
+
+
+AnEntry = TypeVar("AnEntry", bound=Entry)
+
+
+def with_own_reader(entry: AnEntry, merged: AnEntry) -> AnEntry:
+    """Without the reader of a predecessor: the subscriber that it has now does not read the channel."""
+    if isinstance(entry, TriggerStatus) and isinstance(merged, TriggerStatus) and entry.reader is None:
+        return replace(merged, reader=None)
+    return merged
 
 
 class BridgeStatus(DeliveryStatus, frozen=True):

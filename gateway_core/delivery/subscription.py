@@ -21,11 +21,12 @@ from ..contract.clock import Clock
 from ..contract.component_errors import text_of_error
 from ..contract.config_model import DeliveryConfig
 from ..contract.errors import Refused
-from ..contract.event import Event
+from ..contract.event import Event, id_of
 from ..contract.filter_guard import FilterGuard
 from ..contract.interfaces import Accepted, Feed, Observer, Outcome, Send, Sink
 from ..contract.one_line import one_line
 from ..contract.outcome import UNWANTED, Stage
+from ..contract.topology import Held, Replayed
 from . import reply
 from .dead_letter import WAITS, DeadLetterWriter
 from .deliveries import ALWAYS_HELD, MOST_HELD, UNTIMED, Attempts, Budget, Delivery, DeliveryQueue, OrderKeyOf
@@ -48,8 +49,6 @@ MOST_REASON = 300
 """How many characters of a reason are kept with an event that was given up."""
 MOST_REPLAYED = 3
 """How many attempts a replay makes for an event at most."""
-Replayed = Callable[[Outcome | None], None]
-"""Called with None once the subscriber has the event, else with why it does not."""
 NO_FEED = _NoFeed()
 RETRIES = 10
 """With retries by time only: after so many, a bridge without a dead letter says that it waits, and a filter without
@@ -563,6 +562,17 @@ class Subscription:
     def longest_wait_s(self, delivery: Delivery) -> float:
         """The longest wait before a retry of an event that has failed, as long as it has by now; in seconds."""
         return backoff.cap_s(self.policy, self.clock.monotonic() - delivery.failed_s)
+
+    def find_held(self, id: str, source: str | None, position: int) -> Held | None:
+        """See `contract.topology.DeliveryView`."""
+        for state, delivery in self.under_way():
+            event = delivery.event
+            same = event.position == position if position else id_of(event) == id
+            if same and source in (None, event.attributes.get("source")):
+                due_ns = self.clock.now_ns() + int((delivery.due_s - self.clock.monotonic()) * 1e9)
+                until_ns, left = self.retried_until_ns(delivery), self.retries_left(delivery)
+                return Held(state, delivery.attempts, due_ns, until_ns, left)
+        return None
 
     def under_way(self) -> Iterator[tuple[str, Delivery]]:
         """Events held without an attempt in flight, each with its state: `due`, `waiting` (for a retry), `behind`

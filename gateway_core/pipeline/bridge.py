@@ -126,6 +126,16 @@ class Bridged:
     sinks: list[Sink]
     meter: Meter | None = None
 
+    @property
+    def filter(self) -> Filter | None:
+        """Which events it wants; None if all."""
+        return self.bridge.filter
+
+    @property
+    def delivery(self) -> Subscription:
+        """How it delivers."""
+        return self.bridge.subscription
+
 
 def _error(outcome: Outcome) -> TidegateError:
     """The error for the source."""

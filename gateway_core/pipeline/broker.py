@@ -11,7 +11,7 @@ from ..contract.capabilities import Faulty, offers
 from ..contract.condition import Condition
 from ..contract.event import Event
 from ..contract.filter_guard import FilterGuard
-from ..contract.interfaces import Accepted, Channel, Filter, Observer, ReaderFeed, ReadingSink, Sink, Source
+from ..contract.interfaces import Accepted, Channel, Feed, Filter, Observer, ReaderFeed, ReadingSink, Sink, Source
 from ..contract.status import ChannelStatus, TriggerStatus
 from ..delivery import Subscription
 from ..delivery.dead_letter import DeadLetterWriter
@@ -133,6 +133,23 @@ class Trigger:
         self.faults: dict[str, str] = {}  # components that do not work any more, by their word in the config
         self.meter = meter
 
+    reads = False
+
+    @property
+    def sink(self) -> Sink:
+        """The subscriber."""
+        return self.subscription.sink
+
+    @property
+    def delivery(self) -> Subscription:
+        """How it delivers."""
+        return self.subscription
+
+    @property
+    def feed(self) -> Feed:
+        """What the channel offers it."""
+        return self.subscription.feed
+
     def attach(self) -> None:
         """Attaches the trigger to the broker's channel."""
         s = self.subscription
@@ -178,6 +195,10 @@ class Trigger:
 
 class ReadingTrigger:
     """A trigger whose subscriber reads the channel itself (Spark)."""
+
+    reads = True
+    dead_letter = None
+    delivery = None
 
     def __init__(
         self,

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from time import monotonic
 
-from ..contract.capabilities import Sharing, pulls
+from ..contract.capabilities import runs_alone
 from ..contract.component import SourceRef
 from ..contract.errors import Refused
 from ..contract.event import Event
@@ -84,8 +84,7 @@ class BoundSource:
     @property
     def alone(self) -> bool:
         """Whether it runs in one worker only."""
-        source = self.source
-        return not source.shares if isinstance(source, Sharing) else pulls(source)
+        return runs_alone(self.source)
 
 
 class Counted:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from copy import copy
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -29,15 +30,30 @@ from ..pipeline.tracing import Tracing
 from .durable_names import ConfigNames
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Built:
-    """Everything that a gateway runs."""
+    """Everything that a gateway runs (`contract.topology.Topology`). It never changes: a reload makes another one."""
 
-    brokers: dict[str, Broker] = field(default_factory=dict)
-    triggers: dict[str, Trigger | ReadingTrigger] = field(default_factory=dict)
-    orphans: dict[str, TriggerConfig] = field(default_factory=dict)  # triggers whose broker does not exist
-    bridges: dict[str, Bridged] = field(default_factory=dict)
+    brokers: Mapping[str, Broker] = field(default_factory=dict)
+    triggers: Mapping[str, Trigger | ReadingTrigger] = field(default_factory=dict)
+    orphans: Mapping[str, TriggerConfig] = field(default_factory=dict)  # triggers whose broker does not exist
+    bridges: Mapping[str, Bridged] = field(default_factory=dict)
     observers: tuple[GuardedObserver, ...] = ()
+
+    def bound_sources(self) -> Iterator[BoundSource]:
+        """The sources of all brokers and bridges."""
+        for broker in self.brokers.values():
+            yield from broker.bound_sources
+        for bridged in self.bridges.values():
+            yield bridged.bound_source
+
+    def subscriptions(self) -> Iterator[Subscription]:
+        """Those of all triggers and bridges that deliver."""
+        for trigger in self.triggers.values():
+            if isinstance(trigger, Trigger):
+                yield trigger.subscription
+        for bridged in self.bridges.values():
+            yield bridged.bridge.subscription
 
 
 class Builder:
@@ -51,7 +67,7 @@ class Builder:
         self._registry = registry
         self._budget = Budget()
         self._metrics = settings.metrics
-        self._built = Built()
+        self._observers: tuple[GuardedObserver, ...] = ()
         self._tracing = Tracing(None)
         self._context = BuildContext(
             owner="",
@@ -65,20 +81,15 @@ class Builder:
 
     def build(self) -> Built:
         """Raises `StartError` with the path in the config if a component can't be built."""
-        built = self._built
-        built.observers = tuple(self._observer(ref, i) for i, ref in enumerate(self._config.observers))
-        self._tracing = Tracing(next((o.tracer for o in built.observers if o.tracer is not None), None))
+        self._observers = tuple(self._observer(ref, i) for i, ref in enumerate(self._config.observers))
+        self._tracing = Tracing(next((o.tracer for o in self._observers if o.tracer is not None), None))
         self._context = replace(self._context, traces=self._tracing.on)
-        for name in self._config.brokers:
-            built.brokers[name] = self.broker(name)
-        for name, trigger in self._config.triggers.items():
-            if trigger.broker in built.brokers:
-                built.triggers[name] = self.trigger(name, built.brokers[trigger.broker])
-            else:
-                built.orphans[name] = trigger
-        for name in self._config.bridges:
-            built.bridges[name] = self.bridge(name)
-        return built
+        brokers = {name: self.broker(name) for name in self._config.brokers}
+        wanted = self._config.triggers.items()
+        triggers = {name: self.trigger(name, brokers[of.broker]) for name, of in wanted if of.broker in brokers}
+        orphans = {name: of for name, of in wanted if of.broker not in brokers}
+        bridges = {name: self.bridge(name) for name in self._config.bridges}
+        return Built(brokers, triggers, orphans, bridges, self._observers)
 
     def _named(self) -> ConfigNames:
         names = ConfigNames(self._config, self._registry, self._context.data_dir)
@@ -109,8 +120,8 @@ class Builder:
         config, place = self._config.brokers[name], ("brokers", name)
         channel = self._make(config.channel, (*place, "channel"), broker=name)
         sink, traced = self.dead_letter(name)
-        dead_letters = DeadLetterWriter("broker", name, traced, self._clock, self._built.observers)
-        broker = Broker(name, config.channel.name, channel, sink, dead_letters, self._built.observers, self._meter())
+        dead_letters = DeadLetterWriter("broker", name, traced, self._clock, self._observers)
+        broker = Broker(name, config.channel.name, channel, sink, dead_letters, self._observers, self._meter())
         broker.bound_sources = [self.bound_source(broker, i) for i in range(len(config.ingress))]
         return broker
 
@@ -171,7 +182,7 @@ class Builder:
             dead_letter=self._tracing.dead_letter(dead_letter, name, broker.name),
             publish=self._tracing.replies(broker.name, broker.publish),
             budget=self._budget,
-            observers=self._built.observers,
+            observers=self._observers,
             order_key_of=self._order_key_of(policy, place, **names),
             send=self._tracing.send(meter.sending(sink.send) if meter else sink.send, sink, name, broker.name),
             filter=guard,
@@ -199,7 +210,7 @@ class Builder:
             policy = config.delivery.over(policy)
         wanted, guard = self._filter(config, place) if config.filters else (None, None)
         meter = self._meter()
-        bridge = Bridge(name, wanted, self._built.observers)
+        bridge = Bridge(name, wanted, self._observers)
         dead_letter = None
         if config.dead_letter is not None:
             dead_letter = self._make(config.dead_letter, (*place, "dead_letter"), broker=name)
@@ -215,7 +226,7 @@ class Builder:
             give_back=None if fetched else bridge.give_back,
             left=None if fetched else bridge.left,
             budget=self._budget,
-            observers=self._built.observers,
+            observers=self._observers,
             order_key_of=self._order_key_of(policy, place, broker=name),
             send=self._tracing.send(meter.sending(sink.send) if meter else sink.send, sink, name, name),
             what="bridge",

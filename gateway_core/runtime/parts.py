@@ -6,7 +6,7 @@ order.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from functools import partial
 from typing import Protocol
 
@@ -32,20 +32,18 @@ class Stoppable(Protocol):
 
 
 class Parts:
-    """The parts in one worker. `drain_s` limits a stop's wait for deliveries; `paused` triggers make no attempt."""
+    """Starts and stops parts in one worker. `drain_s` limits a stop's wait for deliveries; `paused` triggers make no
+    attempt."""
 
-    def __init__(
-        self, built: Built, tasks: TaskGroup, role: Role, drain_s: float, paused: Collection[str] = ()
-    ) -> None:
-        self.built = built
+    def __init__(self, tasks: TaskGroup, role: Role, drain_s: float, paused: Collection[str] = ()) -> None:
         self.tasks = tasks
         self._role = role
         self._drain_s = drain_s
         self._paused = paused
 
-    async def start(self) -> None:
+    async def start(self, built: Built) -> None:
         """Starts everything. Raises `StartError`; then call `stop` for what had started."""
-        built, tasks = self.built, self.tasks
+        tasks = self.tasks
         for observer in built.observers:
             own = component_tasks(tasks, observer.errors.owner, partial(setattr, observer, "fault"))
             await started(observer.errors.owner, observer.start(own))
@@ -60,20 +58,19 @@ class Parts:
         for bridged in built.bridges.values():
             await self.start_bridge_sinks(bridged)
         # the ingress opens last, once its events have somewhere to go; one that waits for a server holds up no other
-        for bound_source in sorted(self.bound_sources(), key=lambda bound: pulls(bound.source)):
+        for bound_source in sorted(built.bound_sources(), key=lambda bound: pulls(bound.source)):
             await self.start_source(bound_source)
         for broker in built.brokers.values():
             broker.taking = True
 
-    async def stop(self) -> None:
+    async def stop(self, built: Built) -> None:
         """Stops everything: sources first, then deliveries, then the channels, which save the results."""
-        built = self.built
         for broker in built.brokers.values():
             broker.taking = False
         with anyio.move_on_after(self._drain_s):
-            await self._stop_sources(self.bound_sources())
-            await _idle(list(self.subscriptions()))
-        for subscription in self.subscriptions():
+            await self._stop_sources(built.bound_sources())
+            await _idle(list(built.subscriptions()))
+        for subscription in built.subscriptions():
             subscription.stop()
         for broker in built.brokers.values():
             broker.dead_letters.stop()
@@ -81,13 +78,13 @@ class Parts:
         async with anyio.create_task_group() as stopping:
             for reader in readers:
                 stopping.start_soon(self._stop_one, reader)
-        for broker in list(built.brokers.values()):  # a copy: a reload may still be under way
+        for broker in built.brokers.values():
             await self._stop_one(broker.channel)
-        for trigger in list(built.triggers.values()):
+        for trigger in built.triggers.values():
             await self.stop_sinks(trigger.sinks if isinstance(trigger, Trigger) else [])
-        for bridged in list(built.bridges.values()):
+        for bridged in built.bridges.values():
             await self.stop_sinks(bridged.sinks)
-        for broker in list(built.brokers.values()):
+        for broker in built.brokers.values():
             await self.stop_sinks([broker.dead_letter])
         for observer in built.observers:
             await quietly(observer.stop, observer.errors.owner, self._stop_s)
@@ -155,9 +152,10 @@ class Parts:
             for bound_source in bound_sources:
                 stopping.start_soon(self.stop_source, bound_source)
 
-    def waiting(self) -> list[BoundSource]:
+    @staticmethod
+    def waiting(built: Built) -> list[BoundSource]:
         """The sources that this worker has not started because another worker ran them."""
-        return [bound_source for bound_source in self.bound_sources() if bound_source.alone and not bound_source.open]
+        return [bound_source for bound_source in built.bound_sources() if bound_source.alone and not bound_source.open]
 
     async def attach(self, trigger: Trigger | ReadingTrigger) -> None:
         """Starts the trigger's sinks and attaches it to the channel."""
@@ -223,19 +221,6 @@ class Parts:
 
     async def _stop_one(self, part: Stoppable) -> None:
         await quietly(part.stop, f"a component of {plugin_of(part)}", self._stop_s)
-
-    def bound_sources(self) -> Iterator[BoundSource]:
-        for broker in self.built.brokers.values():
-            yield from broker.bound_sources
-        for bridged in self.built.bridges.values():
-            yield bridged.bound_source
-
-    def subscriptions(self) -> Iterator[Subscription]:
-        for trigger in self.built.triggers.values():
-            if isinstance(trigger, Trigger):
-                yield trigger.subscription
-        for bridged in self.built.bridges.values():
-            yield bridged.bridge.subscription
 
 
 async def _idle(subscriptions: list[Subscription]) -> None:

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import anyio
 
+from ..config.config_read import ConfigRead, read_config
 from ..config.registry import Registry
 from ..contract.data_folder import DataFolder
 from ..contract.errors import ConfigError
@@ -20,7 +21,6 @@ from ..contract.runners import Started
 from ..contract.settings import Settings
 from ..contract.stopping import StopSignals
 from . import start_conditions
-from .config_read import ConfigRead, read_config
 from .gateway import Gateway, Task
 
 log = logging.getLogger("tidegate")

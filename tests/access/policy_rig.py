@@ -112,8 +112,7 @@ class Rig:
 
     async def reload(self, text: str) -> None:
         """Changes the running gateway to another config."""
-        assert self.gateway.reloader is not None
-        _, failed = await self.gateway.reloader.change(self.config(text))
+        _, failed = await self.gateway.replace_config(self.config(text))
         assert not failed
 
     async def post(

@@ -18,6 +18,7 @@ from gateway_core.config.registry import Registry
 from gateway_core.contract.clock import SystemClock
 from gateway_core.contract.component import BuildContext
 from gateway_core.contract.errors import ConfigError
+from gateway_core.pipeline.broker import Trigger
 from tests.access.policy_rig import config, load_text, running
 from tests.oidc.issuer import AUDIENCE, OwnIssuer
 
@@ -337,12 +338,14 @@ async def test_an_ingress_that_is_replaced_keeps_its_own_policies_meanwhile(tmp_
     new = config().replace("127.0.0.1:0", "127.0.0.2:0").replace("all: {", "all: {filter: {type: t}, ")
     async with running(old, tmp_path) as (rig, client):
         await hold_one(rig, client, "ann")
-        ((ingress,),) = [broker.bound_sources for broker in rig.gateway.built.brokers.values()]
+        ((ingress,),) = [broker.bound_sources for broker in rig.gateway.topology.brokers.values()]
+        trigger = rig.gateway.topology.triggers["all"]
+        assert isinstance(trigger, Trigger)
         stranger = {"ce-id": "1", "ce-specversion": "1.0", "ce-source": "/s", "ce-type": "t"}
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(rig.reload, new)
             with anyio.fail_after(60):
-                while "all" in rig.gateway.built.triggers:  # noqa: ASYNC110 until the reload waits for the delivery
+                while trigger.subscription.room():  # noqa: ASYNC110 until the reload waits for the delivery
                     await anyio.sleep(0.01)
             answer = await client.post(ingress.source.address, headers=stranger)
             for _ in range(len(rig.sink.held)):

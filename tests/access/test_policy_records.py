@@ -32,7 +32,7 @@ def _denied(folder: Path) -> list[tuple[str, str, int]]:
 
 
 def _counts(rig: Rig) -> Mapping[str, Mapping[str, float]]:
-    source: Any = rig.gateway.built.brokers["default"].sources[0]
+    source: Any = rig.gateway.topology.brokers["default"].sources[0]
     found: Mapping[str, Mapping[str, float]] = source.metrics()
     return found
 

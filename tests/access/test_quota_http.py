@@ -13,8 +13,6 @@ import pytest
 from anyio.abc import TaskGroup
 from gateway_access.counts import LONGEST_NAME, MOST_NAMES, Counts, metrics
 from gateway_admin.metrics import render
-from gateway_admin.own_metrics import own_metrics
-from gateway_serving.slices import at_once
 
 from gateway_core.config.load import load_all
 from gateway_core.config.registry import Registry
@@ -88,7 +86,7 @@ class Running:
         return await self.client.post("", content=content, headers={**BATCH, "x-name": name})
 
     def metrics(self) -> str:
-        measured = at_once(own_metrics(self.gateway.built))
+        measured = self.gateway.status().measured
         return render(GatewayStatus.read({"version": "1", "measured": measured}), metrics("http"))
 
     @property

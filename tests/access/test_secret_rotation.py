@@ -7,11 +7,11 @@ from pathlib import Path
 
 import httpx
 import pytest
-from gateway_reload.rotation import only_secrets_differ
 from gateway_testing import GatewayProcess, Subscriber
 
 from gateway_core.config.load import load
 from gateway_core.config.registry import Registry
+from gateway_core.runtime.rotation import only_secrets_differ
 from tests.command_line import tidegate
 from tests.ledger import body_of, headers
 

@@ -9,12 +9,12 @@ from types import SimpleNamespace
 import pytest
 from gateway_reload.service import ReloadService
 
+from gateway_core.config.config_read import read_config
 from gateway_core.config.registry import Registry
 from gateway_core.contract.errors import StartError
 from gateway_core.contract.hookspecs import hookimpl
 from gateway_core.contract.services import RunningService, Service
 from gateway_core.contract.settings import Settings
-from gateway_core.runtime.config_read import read_config
 from gateway_core.runtime.gateway import Gateway
 
 pytestmark = pytest.mark.anyio
@@ -85,7 +85,7 @@ async def test_a_plugin_can_refuse_a_reload(tmp_path: Path) -> None:
     assert [fault.message for fault in await reloader.reload()] == ["kept.yaml can't be read"]
     kept.fault, kept.refusal = "", "not now"
     assert [fault.message for fault in await reloader.reload()] == ["not now"]
-    assert gateway.config_error == "not now"
+    assert gateway.status().config.error == "not now"
 
 
 @pytest.mark.spec("SAFE-130")

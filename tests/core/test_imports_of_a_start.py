@@ -46,7 +46,7 @@ LATER = {
     *("gateway_admin.table", "gateway_admin.models", "gateway_admin.control", "gateway_admin.openapi"),
     *("gateway_console.parts", "gateway_console.routes", "gateway_console.page", "gateway_deadletter.routes"),
     *("gateway_deadletter.replays", "gateway_inspect.routes", "gateway_inspect.tap", "gateway_basics.config"),
-    "gateway_reload.step",
+    "gateway_core.runtime.replacement",
 }
 
 

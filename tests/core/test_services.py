@@ -12,7 +12,6 @@ import httpx
 import pytest
 from gateway_admin import plugin as admin_plugin
 from gateway_admin.routes import Answer, Request, Route
-from gateway_reload import plugin as reload_plugin
 from gateway_workers.rpc import PeerClient, PeerServer
 
 from gateway_core.config.registry import Registry
@@ -76,7 +75,6 @@ def made(folder: Path, *services: Service, worker: int = 0) -> Gateway:
     registry = Registry()
     registry.add("admin", admin_plugin)
     registry.add("page", plugin(*services))
-    registry.add("reload", reload_plugin)
     settings = Settings(data_dir=folder, admin="127.0.0.1:0", drain_timeout_s=1)
     role = Role()
     role.worker = worker
@@ -115,8 +113,7 @@ async def test_a_service_that_raises_stops_nothing_but_the_start(
         await started.wait()
         page.raises = ValueError("oh")
         gateway.pause([])
-        assert gateway.reloader is not None
-        await gateway.reloader.change(GatewayConfig())
+        await gateway.replace_config(GatewayConfig())
         stop.set()
     assert page.told == ["start False", "reached", "changed", "reached", "stop"]
     errors = [r.getMessage() for r in caplog.records if r.levelno == logging.ERROR]

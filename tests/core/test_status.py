@@ -9,7 +9,6 @@ from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
 import msgspec
 import pytest
-from gateway_reload.earlier import Earlier
 from gateway_workers.status import merge
 from hypothesis import given
 from hypothesis import strategies as st
@@ -29,6 +28,7 @@ from gateway_core.contract.status import (
     SourceStatus,
     TriggerStatus,
 )
+from gateway_core.runtime.earlier import Earlier
 from tests.budget import examples
 
 

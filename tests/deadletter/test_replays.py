@@ -37,7 +37,7 @@ def bury(tmp_path: Path, count: int, **more: str) -> Path:
 async def ran(tmp_path: Path, publish: Callable[[Sequence[Event], Accepted], None]) -> Replay:
     config = GatewayConfig.model_validate({"brokers": {"default": {}}})
     gateway = Gateway(config, Settings(data_dir=tmp_path / "data"), Registry.installed())
-    gateway.built.brokers["default"].publish = publish  # type: ignore[method-assign, assignment]
+    gateway.topology.brokers["default"].publish = publish  # type: ignore[method-assign, assignment]
     gateway.started = True
     replays = Replays(gateway)
     async with anyio.create_task_group() as tasks:

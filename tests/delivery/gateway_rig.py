@@ -12,7 +12,6 @@ from anyio.abc import TaskGroup
 from gateway_admin import plugin as admin_plugin
 from gateway_inspect import plugin as inspect_plugin
 from gateway_log import plugin as log_plugin
-from gateway_reload import plugin as reload_plugin
 from gateway_testing import ScriptedSink
 
 from gateway_core.config.registry import Registry
@@ -86,15 +85,16 @@ class Parts:
 
 
 @asynccontextmanager
-async def running(parts: Parts, config: dict[str, Any], folder: Path) -> AsyncIterator[Gateway]:
+async def running(
+    parts: Parts, config: dict[str, Any], folder: Path, drain_timeout_s: float = 5
+) -> AsyncIterator[Gateway]:
     """The gateway, until the end of the block."""
     registry = Registry()
     registry.add("parts", parts)
     registry.add("log", log_plugin)
     registry.add("admin", admin_plugin)
     registry.add("inspect", inspect_plugin)
-    registry.add("reload", reload_plugin)
-    settings = Settings(data_dir=folder, admin="off", drain_timeout_s=5)
+    settings = Settings(data_dir=folder, admin="off", drain_timeout_s=drain_timeout_s)
     gateway = Gateway(GatewayConfig.model_validate(config), settings, registry, Hurried())
     async with started(gateway):
         yield gateway
@@ -102,8 +102,7 @@ async def running(parts: Parts, config: dict[str, Any], folder: Path) -> AsyncIt
 
 async def change(gateway: Gateway, config: GatewayConfig) -> tuple[str, dict[Place, str]]:
     """Changes the running gateway to this config. Returns what changed, and what could not be started."""
-    assert gateway.reloader is not None
-    return await gateway.reloader.change(config)
+    return await gateway.replace_config(config)
 
 
 async def until(condition: Callable[[], object]) -> None:

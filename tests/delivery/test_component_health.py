@@ -213,7 +213,7 @@ async def test_a_look_at_the_status_survives_components_that_raise_when_asked(tm
     config = {**CONFIG, **BRIDGE, "triggers": {"t": {"subscriber": "far"}}, "observers": []}
     async with running(parts, config, tmp_path) as gateway:
         assert seen(gateway, "bridges", "b")[2] == "SourceFails"
-        channel = gateway.built.brokers["default"].channel
+        channel = gateway.topology.brokers["default"].channel
 
         def raises() -> dict[str, Any]:
             raise OSError("no such file")
@@ -269,7 +269,7 @@ async def test_a_stop_that_hangs_or_raises_keeps_nobody_from_stopping(
     getattr(parts, part).stop = stop
     with anyio.fail_after(60):
         async with running(parts, CONFIG, tmp_path) as gateway:
-            gateway.parts._drain_s = 0.2
+            gateway._parts._drain_s = 0.2
             answers = parts.tap.put(event())
             await until(lambda: parts.far.sent and answers)
     assert answers == [None]

@@ -356,7 +356,7 @@ async def test_explain_why_and_tap_say_that_a_filter_raises(tmp_path: Path) -> N
         tap = service.taps.open(Choice("default", None, (), 0), Filter(raising(ValueError("tapped"))))
         parts.tap.put(*events(1))
         await until(lambda: len(parts.other.sent) == 1)
-        found = {delivery["name"]: delivery for delivery in explain(gateway.built, events(1)[0])["deliveries"]}
+        found = {delivery["name"]: delivery for delivery in explain(gateway.topology, events(1)[0])["deliveries"]}
         assert found["bad"]["matched"] is True
         assert "no such field" in found["bad"]["filter"]["found"]
         asked = await why(service, Wanted("0"), None)

@@ -222,6 +222,7 @@ def test_every_page_with_python_is_run_somewhere() -> None:
                 "docs/howto/tracing.md",
                 "docs/howto/websocket.md",
                 "docs/howto/write-a-plugin.md",
+                "docs/howto/write-a-service.md",
                 "docs/howto/write-a-transport.md",
                 "docs/reference/hooks.md",
                 "docs/reference/spark-tables.md",

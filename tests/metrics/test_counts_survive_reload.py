@@ -75,7 +75,7 @@ async def fill(parts: Parts, gateway: Gateway) -> None:
     await until(lambda: stored)
     await until(lambda: all(entry.lag == 0 for entry in [*gateway.status().triggers, *gateway.status().bridges]))
     answers: list[Any] = []
-    gateway.built.brokers["default"].undeliverable(events(1)[0], BAD, "far:", answers.append)
+    gateway.topology.brokers["default"].undeliverable(events(1)[0], BAD, "far:", answers.append)
     await until(lambda: answers)
 
 

@@ -17,13 +17,13 @@ from gateway_reload import plugin as reload_plugin
 from gateway_reload.service import ReloadService
 from gateway_testing import ScriptedSink
 
+from gateway_core.config.config_read import read_config
 from gateway_core.config.registry import Registry
 from gateway_core.contract.component import BuildContext, Component, Config, Transport
 from gateway_core.contract.errors import StartError
 from gateway_core.contract.hookspecs import hookimpl
 from gateway_core.contract.interfaces import Intake, Source
 from gateway_core.contract.settings import Settings
-from gateway_core.runtime.config_read import read_config
 from gateway_core.runtime.gateway import Gateway
 from tests.in_process import started
 

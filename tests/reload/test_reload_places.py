@@ -11,11 +11,11 @@ import anyio
 import pytest
 from gateway_testing.suites.kit import until
 
+from gateway_core.config.config_read import read_config
 from gateway_core.config.registry import Registry
 from gateway_core.contract.options import redacted
 from gateway_core.contract.owner import Owner, within
 from gateway_core.contract.settings import Settings
-from gateway_core.runtime.config_read import read_config
 from gateway_core.runtime.gateway import Gateway
 from tests.in_process import started
 from tests.mqtt.frames import CONNACK, SUBACK, packet

@@ -12,9 +12,9 @@ import pytest
 from gateway_admin import plugin as admin_plugin
 from gateway_workers import plugin as workers_plugin
 
+from gateway_core.config.config_read import read_config
 from gateway_core.config.registry import Registry
 from gateway_core.contract.settings import Settings
-from gateway_core.runtime.config_read import read_config
 from gateway_core.runtime.gateway import Gateway
 
 

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 import anyio
 import msgspec
 
+from gateway_core.config.config_read import read_config
 from gateway_core.contract.clock import Timer
 from gateway_core.contract.errors import ConfigError, TidegateError
 from gateway_core.contract.settings import Settings
 from gateway_core.pipeline.broker import Trigger
-from gateway_core.runtime.config_read import read_config
 from gateway_core.runtime.gateway import Gateway
 
 from . import threads
@@ -178,17 +178,17 @@ class Process:
             return "the gateway starts"
         if self._reloading.locked():
             return "the gateway reloads"
-        for trigger in gateway.built.triggers.values():
+        for trigger in gateway.topology.triggers.values():
             if isinstance(trigger, Trigger):
                 subscription = trigger.subscription
                 if subscription.held or subscription.feed.lag():
                     return f"{trigger.name}: {subscription.held} held, lag {subscription.feed.lag()}"
                 if (condition := trigger.condition()).reason == "FeedFails":
                     return f"{trigger.name}: {condition.message}"
-        for bridge in gateway.built.bridges.values():
+        for bridge in gateway.topology.bridges.values():
             if bridge.bridge.subscription.held:
                 return f"{bridge.name}: {bridge.bridge.subscription.held} held"
-        for broker in gateway.built.brokers.values():
+        for broker in gateway.topology.brokers.values():
             info = broker.channel.info()
             if not info["writable"] or info.get("waiting_bytes"):
                 return f"{broker.name}: {info['error']}"

@@ -23,10 +23,10 @@ from unittest.mock import patch
 import anyio
 from gateway_workers import supervisor, worker
 
+from gateway_core.config.config_read import read_config
 from gateway_core.contract.errors import TidegateError
 from gateway_core.contract.settings import Settings
 from gateway_core.pipeline.broker import Trigger
-from gateway_core.runtime.config_read import read_config
 from gateway_core.runtime.gateway import Gateway
 
 from . import threads
@@ -319,11 +319,11 @@ class Group(Process):
             gateway = one.gateway
             if gateway is None or not gateway.running:
                 return f"worker {one.number} starts"
-            if gateway.changing.statistics().locked:
+            if gateway._changing.statistics().locked:
                 return f"worker {one.number} reloads"
             if (gateway.config.brokers, gateway.config.triggers) != (wanted.brokers, wanted.triggers):
                 return f"worker {one.number} runs another config than is in the file"
-            for trigger in gateway.built.triggers.values():
+            for trigger in gateway._built.triggers.values():
                 if isinstance(trigger, Trigger):
                     subscription = trigger.subscription
                     if subscription.held or subscription.feed.lag():

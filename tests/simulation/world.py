@@ -13,9 +13,9 @@ from unittest.mock import patch
 
 from gateway_serving import unexpected
 
+from gateway_core.config.config_read import ConfigRead
 from gateway_core.config.registry import Registry
 from gateway_core.delivery import deliveries, subscription
-from gateway_core.runtime.config_read import ConfigRead
 
 from . import configs, plugins
 from .disk import Disk

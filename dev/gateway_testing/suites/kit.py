@@ -15,6 +15,7 @@ from gateway_cloudevents.bindings import HTTP
 
 from gateway_core.config.registry import Registry
 from gateway_core.contract.authenticator import Authenticator
+from gateway_core.contract.capabilities import runs_alone
 from gateway_core.contract.clock import SystemClock
 from gateway_core.contract.component import (
     AuthenticatorRef,
@@ -30,10 +31,8 @@ from gateway_core.contract.component import (
     SourceRef,
 )
 from gateway_core.contract.interfaces import Channel, Codec, Filter, KeyMapper, Sink, Source
-from gateway_core.pipeline.intake import BoundSource, SwitchableIntake
 
 from . import faulty_codec
-from .memory_intake import MemoryIntake
 
 PATIENCE_S = 60.0
 """How long a suite waits for something that must happen."""
@@ -113,7 +112,7 @@ def agrees_with_its_card(kit: Kit, source: Source) -> bool:
     card = kit.built.guarantees if kit.built else None
     if card is None or card.workers == "one or share":
         return True
-    return BoundSource(SourceRef(""), source, SwitchableIntake(MemoryIntake())).alone == (card.workers == "one")
+    return runs_alone(source) == (card.workers == "one")
 
 
 class Suite:

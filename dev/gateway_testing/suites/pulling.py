@@ -8,15 +8,13 @@ from __future__ import annotations
 import anyio
 import pytest
 
-from gateway_core.contract.capabilities import pulls
-from gateway_core.contract.component import SourceRef
+from gateway_core.contract.capabilities import pulls, runs_alone
 from gateway_core.contract.errors import Overloaded, StorageError
-from gateway_core.pipeline.intake import BoundSource, SwitchableIntake
 
 from ..vectors import same_data, texts
 from .faulty_codec import FAULTY_CODEC, RAISES
 from .kit import Kit, agrees_with_its_card
-from .memory_intake import MemoryIntake, id_of, ids_of
+from .memory_intake import id_of, ids_of
 from .source import EXAMPLES
 from .source_remote import BASE, MOMENT_S, SourceRemoteSuite, error_of, names
 
@@ -244,12 +242,11 @@ class PullingSourceSuite(SourceRemoteSuite):
         async with self.opened(kit) as remote:
             one, two = self._workers(kit, remote)
             assert agrees_with_its_card(kit, two), "its attributes `pulls` and `shares` say something else"
-            intake = MemoryIntake()
-            bound = BoundSource(SourceRef("suite"), one, SwitchableIntake(intake))
+            alone = runs_alone(one)
             card = kit.built.guarantees if kit.built else None
             if card is not None and card.workers != "one or share":
-                assert bound.alone == (card.workers == "one"), "its attributes `pulls` and `shares` say something else"
-            if bound.alone:
+                assert alone == (card.workers == "one"), "its attributes `pulls` and `shares` say something else"
+            if alone:
                 return
             async with (
                 self.running(kit, remote, source=one) as (_, first),

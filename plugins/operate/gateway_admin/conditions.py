@@ -13,16 +13,13 @@ import anyio
 import anyio.lowlevel
 
 from gateway_core.contract.clock import Clock
-from gateway_core.contract.condition import Condition, orphan_condition, start_failure
-from gateway_core.contract.status import channel_state
-from gateway_core.pipeline.broker import ReadingTrigger
-from gateway_core.runtime.status import bridge_condition
+from gateway_core.contract.condition import Condition
 
 from . import policies
 from .generations import RUNNING, SECTIONS, Generations, Key, singular
 
 if TYPE_CHECKING:
-    from gateway_core.runtime.gateway import Gateway
+    from gateway_core.contract.services import GatewayView
 
 log = logging.getLogger("tidegate")
 
@@ -62,7 +59,7 @@ def timestamp(ns: int) -> str:
 class Conditions:
     """The conditions of everything in a gateway's config. A change is seen within a second, or at the next request."""
 
-    def __init__(self, gateway: Gateway, generations: Generations, clock: Clock) -> None:
+    def __init__(self, gateway: GatewayView, generations: Generations, clock: Clock) -> None:
         self._gateway = gateway
         self._generations = generations
         self._clock = clock
@@ -121,7 +118,8 @@ class Conditions:
 
     def _reads(self, trigger: str) -> bool:
         """Whether this worker runs its reader."""
-        return self._gateway.worker == 0 and isinstance(self._gateway.built.triggers.get(trigger), ReadingTrigger)
+        found = self._gateway.topology.triggers.get(trigger)
+        return self._gateway.worker == 0 and found is not None and found.reads
 
     def of(self, section: str, name: str) -> Seen:
         """The condition `Ready` as last seen."""
@@ -165,7 +163,7 @@ class Conditions:
         """What is not ready in other workers."""
         return {
             (section, entry.name): Condition(False, entry.reason, entry.condition)
-            for status in self._gateway.role.others()
+            for status in self._gateway.others()
             for section in RUNNING
             for entry in status.entries(section)
             if not entry.ready
@@ -178,20 +176,9 @@ class Conditions:
 
     def _mine(self, section: str, name: str) -> Condition:
         """The condition in this worker."""
-        gateway, built = self._gateway, self._gateway.built
-        if not gateway.started:
-            return Condition(None, "the gateway is starting", "Starting")
-        if failure := start_failure(gateway.failed, section, name):
-            return Condition(False, failure, "StartFailed")
-        if section == policies.POLICIES and (policy := gateway.config.section(section).get(name)) is not None:
-            return policies.ready(policy, gateway.config)
-        if section == "brokers" and name in built.brokers:
-            broker = built.brokers[name]
-            return broker.condition(channel_state(broker.channel_name, broker.channel))
-        if section == "triggers" and name in built.triggers:
-            return built.triggers[name].condition()
-        if section == "bridges" and name in built.bridges:
-            return bridge_condition(built.bridges[name], gateway.running)
-        if section == "triggers" and name in built.orphans:
-            return orphan_condition(built.orphans[name])
-        return Condition(None, "it is not running yet: see `config.error` in the status", "NotReconciled")
+        gateway = self._gateway
+        if gateway.started and section == policies.POLICIES:
+            policy = gateway.config.section(section).get(name)
+            if policy is not None:
+                return policies.ready(policy, gateway.config)
+        return gateway.condition(section, name)

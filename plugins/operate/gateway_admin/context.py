@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
-from gateway_core.runtime.gateway import Gateway
+from gateway_core.contract.services import GatewayView
 
 from .conditions import Conditions
 from .generations import Generations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 class AdminContext(Protocol):
     """One gateway, its resources' generations and conditions, and what changes it."""
 
-    gateway: Gateway
+    gateway: GatewayView
     generations: Generations
     conditions: Conditions
 

@@ -22,9 +22,7 @@ from gateway_core.contract.config_model import is_name
 from gateway_core.contract.config_node import Node, locate, written
 from gateway_core.contract.errors import ConfigError, Fault, StartError
 from gateway_core.contract.loaded import Loaded
-from gateway_core.pipeline.broker import ReadingTrigger
-from gateway_core.runtime.config_read import Reloader
-from gateway_core.runtime.gateway import Gateway
+from gateway_core.contract.services import GatewayView, Reloader
 
 from .applied import Applied
 from .documents import Triggers, not_permitted, plain
@@ -46,7 +44,7 @@ Check = Callable[[], None]
 class Control:
     """Changes one gateway. Raises `Problem`."""
 
-    def __init__(self, gateway: Gateway, reloader: Reloader, applied: Applied, generations: Generations) -> None:
+    def __init__(self, gateway: GatewayView, reloader: Reloader, applied: Applied, generations: Generations) -> None:
         self._gateway = gateway
         self._reloader = reloader
         self._applied = applied
@@ -119,7 +117,8 @@ class Control:
         async with self._reloader.lock:
             self._check_running()
             self._check_there(name)
-            if isinstance(self._gateway.built.triggers.get(name), ReadingTrigger):
+            trigger = self._gateway.topology.triggers.get(name)
+            if trigger is not None and trigger.reads:
                 text = f"the subscriber of `{name}` reads the channel itself: it can't be paused, only deleted"
                 raise Problem(409, text)
             check()
@@ -129,7 +128,7 @@ class Control:
                 if names != self._gateway.paused:
                     await self._written(lambda: self._applied.write_paused(names))
                     self._gateway.pause(names)
-                    self._gateway.role.spread()
+                    self._gateway.spread()
                     await self._others_follow(began_ns)
 
     async def reload(self) -> None:
@@ -243,7 +242,7 @@ class Control:
         try:
             if any(content is not None for content in contents.values()):
                 self._gateway.pause(paused)  # before the trigger begins
-            changes, failed = await self._reloader.change(loaded.config, commit)
+            changes, failed = await self._gateway.replace_config(loaded.config, commit)
         except (ConfigError, StartError) as e:
             self._gateway.pause(paused_before)
             faults = e.faults if isinstance(e, ConfigError) else [Fault(str(e))]
@@ -282,7 +281,7 @@ class Control:
 
     async def _others_follow(self, since_ns: int) -> None:
         with anyio.move_on_after(FOLLOW_WITHIN_S):
-            others = self._gateway.role.others
+            others = self._gateway.others
             while any(status.config.read_ns < since_ns for status in others()):  # noqa: ASYNC110
                 await anyio.sleep(0.05)
 

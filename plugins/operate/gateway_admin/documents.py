@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from gateway_core.config.documents import kind_of
-from gateway_core.config.registry import Registry
+from gateway_core.contract.components import Components
 from gateway_core.contract.config_extension import DocumentKind
 from gateway_core.contract.config_node import Node
 from gateway_core.contract.config_yaml import read
@@ -27,7 +27,7 @@ _FAULTY = "the body has errors; nothing was changed"
 _ELSEWHERE = "put everything else in the config's files: the gateway reloads them"
 
 
-def entries(request: Request, registry: Registry, env: Mapping[str, str], permits: Permits) -> Triggers:
+def entries(request: Request, registry: Components, env: Mapping[str, str], permits: Permits) -> Triggers:
     """The triggers of a body with sections, or documents of the plugins' kinds. Raises `Problem` with all faults."""
     found: Triggers = {}
     faults: list[Fault] = []
@@ -41,7 +41,7 @@ def entries(request: Request, registry: Registry, env: Mapping[str, str], permit
     return found
 
 
-def entry(request: Request, name: str, registry: Registry, env: Mapping[str, str], permits: Permits) -> Triggers:
+def entry(request: Request, name: str, registry: Components, env: Mapping[str, str], permits: Permits) -> Triggers:
     """One trigger: in the form of `entries`, or only the value under its name. Raises `Problem`."""
     documents = _documents(request, permits)
     if len(documents) == 1 and not _kind(documents[0], registry) and "triggers" not in documents[0].value:
@@ -87,7 +87,7 @@ def _as_yaml(body: bytes) -> bytes:
         raise Problem(422, "the body contains half of a surrogate pair") from None
 
 
-def _kind(document: Node, registry: Registry) -> DocumentKind | None:
+def _kind(document: Node, registry: Components) -> DocumentKind | None:
     try:
         return kind_of(document, registry)
     except ConfigError as e:

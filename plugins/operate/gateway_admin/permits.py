@@ -24,8 +24,8 @@ from .link_local import is_metadata_host
 from .places import places
 
 if TYPE_CHECKING:
+    from gateway_core.contract.components import Components
     from gateway_core.contract.config_model import GatewayConfig
-    from gateway_core.contract.configs import Registry
 
 SECTION = "apply"
 ENTRY = "allow"
@@ -153,12 +153,12 @@ class Permits:
             text = "a trigger that is applied may not send to link-local addresses and metadata services"
             yield ConfigFinding(text, path, "put the trigger in a file")
 
-    def names(self, trigger: Any, path: Place, registry: Registry) -> Iterator[ConfigFinding]:
+    def names(self, trigger: Any, path: Place, registry: Components) -> Iterator[ConfigFinding]:
         """Faults of a trigger as plain values, by the names of its components alone. What checks the options of a
         component may already read the files that they name."""
         yield from self._names(TriggerConfig, trigger, path, registry)
 
-    def _names(self, model: Any, value: Any, path: Place, registry: Registry) -> Iterator[ConfigFinding]:
+    def _names(self, model: Any, value: Any, path: Place, registry: Components) -> Iterator[ConfigFinding]:
         for ref, at in written_refs(model, value, path):
             name = ref.name or registry.by_scheme(ref.kind, ref.raw)
             offer = registry.find(ref.kind, name) if name else None

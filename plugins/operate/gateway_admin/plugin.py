@@ -13,9 +13,8 @@ if TYPE_CHECKING:
     from gateway_core.contract.config_extension import ConfigFinding, ConfigSection
     from gateway_core.contract.config_model import GatewayConfig
     from gateway_core.contract.errors import Fault, Probe
-    from gateway_core.contract.services import RunningService, Service
+    from gateway_core.contract.services import GatewayView, RunningService, Service
     from gateway_core.contract.settings import Settings
-    from gateway_core.runtime.gateway import Gateway
 
 _APPLY = "Create or change triggers of a running gateway, all or none: a section `triggers:`, or Knative manifests."
 
@@ -59,7 +58,7 @@ def gateway_commands() -> list[Command]:
     ]
 
 
-def _build(gateway: Gateway) -> RunningService:
+def _build(gateway: GatewayView) -> RunningService:
     from .service import AdminService
 
     return AdminService(gateway)

@@ -9,14 +9,12 @@ from typing import Any
 import msgspec
 
 from gateway_core.contract.status import BridgeStatus, BrokerStatus, TriggerStatus
-from gateway_core.pipeline.broker import Trigger
 
 from . import models, policies
 from .context import AdminContext
 from .generations import RUNNING, singular
 from .routes import Problem
 from .shown import shown
-from .status_in_steps import status_in_steps
 
 Document = dict[str, Any]
 Counted = dict[str, Any]
@@ -72,7 +70,7 @@ class Resources:
     def _counted(self, section: str, names: Sequence[str]) -> Generator[None, None, Counted]:
         if section not in RUNNING:
             return {}
-        status = yield from status_in_steps(self._gateway, names if section == "triggers" else ())
+        status = yield from self._gateway.status_in_steps(names if section == "triggers" else ())
         return {entry.name: entry for entry in status.entries(section)}
 
     def _one(self, section: str, name: str, entry: Any) -> Document:
@@ -116,7 +114,7 @@ class Resources:
 
     def _of_broker(self, entry: BrokerStatus) -> Document:
         urls = entry.ingress
-        broker = self._gateway.built.brokers.get(entry.name)
+        broker = self._gateway.topology.brokers.get(entry.name)
         return {
             "address": {"url": urls[0]} if urls else None,
             "addresses": [{"url": url} for url in urls],
@@ -126,8 +124,8 @@ class Resources:
         }
 
     def _of_trigger(self, entry: TriggerStatus) -> Document:
-        trigger = self._gateway.built.triggers.get(entry.name)
-        held = isinstance(trigger, Trigger) and trigger.subscription.paused
+        trigger = self._gateway.topology.triggers.get(entry.name)
+        held = trigger is not None and trigger.delivery is not None and trigger.delivery.paused
         return {
             "subscriberUri": entry.subscriber,
             "deadLetterSinkUri": entry.dead_letter,

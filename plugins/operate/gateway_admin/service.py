@@ -11,14 +11,13 @@ import anyio
 from anyio.abc import TaskGroup
 from gateway_audit.log import audit_log
 from gateway_file.private_files import keep_private, no_room
-from gateway_serving.slices import at_once
 from gateway_serving.unexpected import log_unexpected
 
 from gateway_core.contract.component import BuildContext
+from gateway_core.contract.config_model import GatewayConfig
 from gateway_core.contract.errors import ConfigError, Fault, StartError
 from gateway_core.contract.loaded import Loaded
-from gateway_core.contract.services import RunningService
-from gateway_core.runtime.gateway import Gateway
+from gateway_core.contract.services import GatewayView, RunningService
 
 from .applied import Applied, applied_dir
 from .conditions import Conditions
@@ -26,7 +25,7 @@ from .discovery import announce, listen, socket_path, withdraw
 from .generations import Generations
 from .operators import AdminCallers, Operators
 from .operators_config import SECTION as OPERATORS
-from .own_metrics import declared, own_metrics
+from .own_metrics import declared
 from .permits import permits_of
 from .routes import Route, ServiceRoutes
 from .server import Admin
@@ -43,10 +42,8 @@ log = logging.getLogger("tidegate")
 class AdminService(RunningService):
     """Listens on a socket in the data directory and, unless `admin` is "socket" or "off", on an address."""
 
-    def __init__(self, gateway: Gateway) -> None:
+    def __init__(self, gateway: GatewayView) -> None:
         self.gateway = gateway
-        if gateway.settings.metrics:
-            gateway.measure = lambda: at_once(own_metrics(gateway.built))
         self.generations = Generations(gateway.config)
         self.conditions = Conditions(gateway, self.generations, gateway.clock)
         self.audit = audit_log(gateway.data_dir, gateway.worker)
@@ -87,7 +84,7 @@ class AdminService(RunningService):
     async def start(self, tasks: TaskGroup) -> None:
         gateway = self.gateway
         self.gateway.pause(self._applied.paused())
-        if gateway.read is not None and (faults := self._stored_faults(gateway.read.loaded)):
+        if gateway.read is not None and (faults := self._stored_faults(gateway.read)):
             raise ConfigError([Fault(NOT_ALLOWED), *faults])  # until the config changes, each start would end so
         if gateway.worker != 0:
             return
@@ -207,10 +204,10 @@ class AdminService(RunningService):
             raise ConfigError(faults)
         self.gateway.pause(self._applied.paused())
 
-    def wanted(self, config: Any) -> None:
+    def wanted(self, config: GatewayConfig) -> None:
         self.generations.want(config)
 
-    def reached(self, wanted: Any) -> None:
+    def reached(self, wanted: GatewayConfig) -> None:
         self.generations.reach(wanted, self.gateway.config)
         self.conditions.observe_all()
         gateway = self.gateway
@@ -218,7 +215,7 @@ class AdminService(RunningService):
             self._operators = found
             self._tasks.start_soon(self._renew, self._tasks)
         if self._announces:
-            announce(gateway.data_dir, {"pid": gateway.role.pid, **gateway.addresses, "ingress": gateway.ingress})
+            announce(gateway.data_dir, {"pid": gateway.pid, **gateway.addresses, "ingress": gateway.ingress})
 
     def changed(self) -> None:
         self.conditions.observe_all()

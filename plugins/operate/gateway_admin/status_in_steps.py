@@ -7,29 +7,15 @@ from typing import TypeVar
 
 from gateway_serving.slices import Steps, at_once, finished
 
+from gateway_core.contract.services import GatewayView
 from gateway_core.contract.status import GatewayStatus
-from gateway_core.runtime.gateway import Gateway
-
-from .own_metrics import own_metrics
 
 T = TypeVar("T")
 
 
-def status_in_steps(gateway: Gateway, wanted: Collection[str] | None = None) -> Steps[GatewayStatus]:
-    """`Gateway.status`, or with these triggers only, and then without components' own metrics. What a step adds is of
-    its own moment."""
-    triggers = []
-    for trigger in gateway.trigger_statuses(wanted):
-        triggers.append(trigger)
-        yield
-    measures = wanted is None and gateway.settings.metrics
-    measured = (yield from own_metrics(gateway.built)) if measures else {}
-    return gateway.status(triggers, measured)
-
-
-def status_of(gateway: Gateway, wanted: Collection[str]) -> GatewayStatus:
+def status_of(gateway: GatewayView, wanted: Collection[str]) -> GatewayStatus:
     """The status with these few triggers only."""
-    return at_once(status_in_steps(gateway, wanted))
+    return at_once(gateway.status_in_steps(wanted))
 
 
 async def in_slices(steps: Steps[T]) -> T:
@@ -37,6 +23,6 @@ async def in_slices(steps: Steps[T]) -> T:
     return await finished(steps)
 
 
-async def status_in_slices(gateway: Gateway) -> GatewayStatus:
+async def status_in_slices(gateway: GatewayView) -> GatewayStatus:
     """The status, made as by `in_slices`."""
-    return await finished(status_in_steps(gateway))
+    return await finished(gateway.status_in_steps())

@@ -14,7 +14,7 @@ from gateway_admin.service import AdminService
 from gateway_deadletter.service import DeadLetterService
 from gateway_inspect.service import InspectService
 
-from gateway_core.runtime.gateway import Gateway
+from gateway_core.contract.services import GatewayView
 
 from .catalogue.lookout import Lookout
 from .config import HideConfig, hidden
@@ -29,7 +29,7 @@ T = TypeVar("T")
 class Console:
     """One gateway, its recent past, and the services whose answers the pages show."""
 
-    gateway: Gateway
+    gateway: GatewayView
     sampler: Sampler
     lookout: Lookout
     recording: Recording
@@ -62,7 +62,7 @@ class Console:
         async def answer(request: Request) -> T:
             await self.sampler.ready()
             await self.stock.refresh()
-            if len(self.gateway.built.triggers) <= FEW:
+            if len(self.gateway.topology.triggers) <= FEW:
                 return made(request)
             return await to_thread.run_sync(made, request, limiter=limiter)
 

@@ -118,7 +118,7 @@ def _ns(text: str) -> int:
 async def search(console: Console, wanted: Search, role: Role | None) -> Results:
     """One step of a search."""
     since, until = _ns(wanted.since), _ns(wanted.until) or _EVER
-    built, broker = console.gateway.built, wanted.broker or None
+    built, broker = console.gateway.topology, wanted.broker or None
     step = await browse(built, wanted.wanted, since, until, broker, wanted.rest)
     rows = [head(name, event) for name, event in step.events]
     if wanted.rest is None:

@@ -97,7 +97,7 @@ async def traces(console: Console, wanted: Wanted, rest: Mapping[str, Any] | Non
 
 async def event_at(console: Console, wanted: Wanted, position: int) -> Event | None:
     """The event at its position in its broker; None if that is not known (0), or has another event by now."""
-    broker = console.gateway.built.brokers.get(wanted.broker or "")
+    broker = console.gateway.topology.brokers.get(wanted.broker or "")
     if not position or broker is None or not isinstance(broker.channel, Browsable):
         return None
     try:
@@ -155,7 +155,7 @@ async def _only_recorded(
     """Events whose channel can't be searched, but which were recorded."""
     recorded, from_ns = _merged(answers)
     found = []
-    bridges = console.gateway.built.bridges
+    bridges = console.gateway.topology.bridges
     for answer in answers:
         first = {e["where"]: e for e in reversed(answer["entries"]) if e["kind"] == "accepted" or e["where"] in bridges}
         for owner in first.keys() - known:

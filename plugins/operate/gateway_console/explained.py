@@ -10,12 +10,12 @@ from gateway_admin.roles import Role
 from gateway_admin.routes import Problem
 from gateway_inspect.explain import explain_text, sources_of
 
-from gateway_core.runtime.build import Built
+from gateway_core.contract.topology import Topology
 
 from .config import HIDDEN, HideConfig
 
 
-def explained(text: str, built: Built, broker: str | None = None, trigger: str | None = None) -> dict[str, Any]:
+def explained(text: str, built: Topology, broker: str | None = None, trigger: str | None = None) -> dict[str, Any]:
     """The explanation of an event in JSON (`explain_text`). Raises `Problem` if the text is none."""
     try:
         return explain_text(text.encode(), built, sources_of(built), broker, trigger)

@@ -5,19 +5,18 @@ from __future__ import annotations
 from typing import Any
 
 from gateway_core.contract.clock import rfc3339
-from gateway_core.pipeline.broker import Trigger
-from gateway_core.runtime.gateway import Gateway
+from gateway_core.contract.services import GatewayView
 
 SERVICE = "console"
 MOST = 50
 
 
-def own_failures(gateway: Gateway, name: str) -> list[dict[str, Any]]:
+def own_failures(gateway: GatewayView, name: str) -> list[dict[str, Any]]:
     """Those of this worker, the newest first, as JSON values."""
-    trigger = gateway.built.triggers.get(name)
-    if not isinstance(trigger, Trigger):
+    trigger = gateway.topology.triggers.get(name)
+    if trigger is None or trigger.delivery is None:
         return []
-    newest = list(trigger.subscription.failures.newest)[-MOST:]
+    newest = list(trigger.delivery.failures.newest)[-MOST:]
     return [
         {
             "at": rfc3339(failure.at_ns),
@@ -31,7 +30,7 @@ def own_failures(gateway: Gateway, name: str) -> list[dict[str, Any]]:
     ]
 
 
-async def failures_of(gateway: Gateway, name: str) -> list[dict[str, Any]]:
+async def failures_of(gateway: GatewayView, name: str) -> list[dict[str, Any]]:
     """Those of all workers, the newest first."""
     others = await gateway.peers.ask(SERVICE, {"failures": name})
     found = [*own_failures(gateway, name), *(each for answer in others for each in answer)]

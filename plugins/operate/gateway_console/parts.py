@@ -7,7 +7,7 @@ from typing import Any
 from anyio.abc import TaskGroup
 from gateway_admin.status_in_steps import status_in_slices
 
-from gateway_core.runtime.gateway import Gateway
+from gateway_core.contract.services import GatewayView
 
 from .catalogue.lookout import QUESTION, Lookout
 from .context import Console
@@ -19,7 +19,7 @@ from .sampler import Sampler
 class Parts:
     """Those of one worker."""
 
-    def __init__(self, gateway: Gateway) -> None:
+    def __init__(self, gateway: GatewayView) -> None:
         self._gateway = gateway
         self._sampler = Sampler(gateway.status, lambda: status_in_slices(gateway))
         self._lookout = Lookout(gateway)

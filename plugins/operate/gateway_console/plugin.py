@@ -12,9 +12,8 @@ if TYPE_CHECKING:
     from gateway_core.contract.config_extension import ConfigFinding, ConfigSection
     from gateway_core.contract.config_model import GatewayConfig
     from gateway_core.contract.errors import Fault
-    from gateway_core.contract.services import RunningService, Service
+    from gateway_core.contract.services import GatewayView, RunningService, Service
     from gateway_core.contract.settings import Settings
-    from gateway_core.runtime.gateway import Gateway
 
 
 def _console() -> Any:
@@ -55,7 +54,7 @@ def gateway_settings_checks() -> list[Callable[[Settings], list[Fault]]]:
     return [_check_switch]
 
 
-def _build(gateway: Gateway) -> RunningService:
+def _build(gateway: GatewayView) -> RunningService:
     from .service import ConsoleService
 
     return ConsoleService(gateway)

@@ -21,7 +21,7 @@ from gateway_transport.witness import Origin
 from gateway_core.contract.event import Event, id_of
 from gateway_core.contract.identity import Identity
 from gateway_core.contract.interfaces import Observer, Outcome
-from gateway_core.runtime.gateway import Gateway
+from gateway_core.contract.services import GatewayView
 
 from .origins import Origins
 from .origins import told as origin_told
@@ -81,7 +81,7 @@ class Asked:
 class Recorder(Observer):
     """One worker's ring of entries, oldest first."""
 
-    def __init__(self, gateway: Gateway) -> None:
+    def __init__(self, gateway: GatewayView) -> None:
         self._gateway = gateway
         self._now_ns = gateway.clock.now_ns
         self._entries: deque[Entry] = deque()
@@ -193,7 +193,7 @@ class Recorder(Observer):
 
     def _matching(self, wanted: dict[str, str], since: int, until: int, broker: str | None) -> Iterator[dict[str, Any]]:
         left, told = _MOST_FOUND, set()
-        bridges = self._gateway.built.bridges
+        bridges = self._gateway.topology.bridges
         for at_ns, kind, where, event, *_ in reversed(self._entries):
             # a bridge accepts an event once it is delivered: what is seen of it are attempts
             if kind != "accepted" and where not in bridges:
@@ -254,7 +254,7 @@ def _whole(event: Event | None) -> str | None:
 class Recording:
     """The recorders of all workers, as the first worker sees them."""
 
-    def __init__(self, gateway: Gateway, sampler: Sampler, recorder: Recorder) -> None:
+    def __init__(self, gateway: GatewayView, sampler: Sampler, recorder: Recorder) -> None:
         self._gateway = gateway
         self._sampler = sampler
         self._recorder = recorder

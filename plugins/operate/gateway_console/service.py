@@ -9,8 +9,7 @@ from anyio.abc import TaskGroup
 from gateway_admin.routes import Route
 
 from gateway_core.contract.errors import StartError
-from gateway_core.contract.services import RunningService, Stream
-from gateway_core.runtime.gateway import Gateway
+from gateway_core.contract.services import GatewayView, RunningService, Stream
 
 from .switch import ROOT, check_switch, switched_on
 
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
 class ConsoleService(RunningService):
     """Pages for browsers. Without a reader there are none."""
 
-    def __init__(self, gateway: Gateway) -> None:
+    def __init__(self, gateway: GatewayView) -> None:
         self._gateway = gateway
         self._on = switched_on()
         self._tasks: TaskGroup | None = None

@@ -9,7 +9,7 @@ from typing import Any, Protocol, runtime_checkable
 from gateway_core.contract.capabilities import Found
 from gateway_core.contract.errors import StorageError
 from gateway_core.contract.event import Event
-from gateway_core.runtime.build import Built
+from gateway_core.contract.topology import Topology
 
 MOST = 50
 """How many events a step finds of each broker."""
@@ -50,7 +50,7 @@ class Browsed:
 
 
 async def browse(
-    built: Built,
+    built: Topology,
     wanted: Mapping[str, str],
     since_ns: int,
     until_ns: int,
@@ -62,7 +62,7 @@ async def browse(
     left: dict[str, Any] = {}
     faults: list[str] = []
     searched, unsearchable = 0, []
-    for name, of_it in list(built.brokers.items()):  # a reload may change them meanwhile
+    for name, of_it in built.brokers.items():
         if broker not in (None, name):
             continue
         channel = of_it.channel

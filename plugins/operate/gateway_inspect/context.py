@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from gateway_core.runtime.gateway import Gateway
+from gateway_core.contract.services import GatewayView
 
 from .tap.taps import Taps
 
@@ -13,7 +13,7 @@ class InspectContext(Protocol):
     """`name` is the name of the service: the peers that answer its questions find theirs by it."""
 
     name: str
-    gateway: Gateway
+    gateway: GatewayView
     since_ns: int
     """When this gateway began (Unix time)."""
 

@@ -7,31 +7,28 @@ from typing import Any
 
 from gateway_core.contract.capabilities import GivenUp, TracksDeliveries
 from gateway_core.contract.clock import rfc3339
-from gateway_core.contract.event import id_of
-from gateway_core.delivery import Subscription
-from gateway_core.pipeline.broker import ReadingTrigger
-from gateway_core.runtime.build import Built
+from gateway_core.contract.topology import DeliveryView, Held, Topology, TriggerView
 
 Facts = Mapping[str, Any]
 
 
-def states_of(built: Built, owner: str, id: str, source: str | None, position: int) -> dict[str, dict[str, Any]]:
+def states_of(built: Topology, owner: str, id: str, source: str | None, position: int) -> dict[str, dict[str, Any]]:
     """What this worker knows about an event, by the names of the broker's triggers, or the bridge's own: the
     `delivery_state` (None if another worker knows it, or without a position), what is `held`, the `failures` of its
     attempts, and the state of the trigger."""
     found: dict[str, dict[str, Any]] = {}
     for name, trigger in built.triggers.items():
         if trigger.broker.name == owner:
-            if isinstance(trigger, ReadingTrigger):
+            if trigger.delivery is None:
                 found[name] = _reader_state(trigger, position)
             else:
-                found[name] = _subscription_state(trigger.subscription, id, source, position)
+                found[name] = _state_at(trigger.delivery, id, source, position)
     if owner in built.bridges:
-        found[owner] = _subscription_state(built.bridges[owner].bridge.subscription, id, source, 0)
+        found[owner] = _state_at(built.bridges[owner].delivery, id, source, 0)
     return found
 
 
-def _reader_state(trigger: ReadingTrigger, position: int) -> dict[str, Any]:
+def _reader_state(trigger: TriggerView, position: int) -> dict[str, Any]:
     state = _delivery_state(trigger.feed, position)
     return {"delivery_state": state, "held": None, "failures": [], "given_up": None}
 
@@ -50,39 +47,33 @@ def given_up_facts(given_up: GivenUp | None) -> dict[str, Any] | None:
     }
 
 
-def _subscription_state(subscription: Subscription, id: str, source: str | None, position: int) -> dict[str, Any]:
-    held = None
-    for state, delivery in subscription.under_way():
-        event = delivery.event
-        same = event.position == position if position else id_of(event) == id
-        if same and source in (None, event.attributes.get("source")):
-            clock = subscription.clock
-            due_ns = clock.now_ns() + int((delivery.due_s - clock.monotonic()) * 1e9)
-            due = rfc3339(due_ns) if state == "waiting" else None
-            until = subscription.retried_until_ns(delivery)
-            held = {
-                "state": state,
-                "attempts": delivery.attempts,
-                "next": due,
-                "until": None if until is None else rfc3339(until),
-                "left": subscription.retries_left(delivery),
-            }
-            break
+def _state_at(delivery: DeliveryView, id: str, source: str | None, position: int) -> dict[str, Any]:
+    held = delivery.find_held(id, source, position)
     failures = [
         {"at": rfc3339(f.at_ns), "attempt": f.attempt, "code": f.code, "reason": f.reason}
-        for f in subscription.failures.of(id, source)
+        for f in delivery.failures.of(id, source)
         if position in (0, f.position)
     ]
     return {
-        "delivery_state": _delivery_state(subscription.feed, position),
-        "held": held,
+        "delivery_state": _delivery_state(delivery.feed, position),
+        "held": None if held is None else _held_facts(held),
         "failures": failures,
-        "given_up": given_up_facts(subscription.failures.given_up(id, source, position)),
-        "complete": subscription.failures.complete,
-        "in_flight": subscription.in_flight,
-        "paused": subscription.paused,
-        "blocked": subscription.blocked,
-        "last_error": subscription.failures.last,
+        "given_up": given_up_facts(delivery.failures.given_up(id, source, position)),
+        "complete": delivery.failures.complete,
+        "in_flight": delivery.in_flight,
+        "paused": delivery.paused,
+        "blocked": delivery.blocked,
+        "last_error": delivery.failures.last,
+    }
+
+
+def _held_facts(held: Held) -> dict[str, Any]:
+    return {
+        "state": held.state,
+        "attempts": held.attempts,
+        "next": rfc3339(held.due_ns) if held.state == "waiting" else None,
+        "until": None if held.until_ns is None else rfc3339(held.until_ns),
+        "left": held.retries_left,
     }
 
 

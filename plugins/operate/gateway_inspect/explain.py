@@ -22,19 +22,16 @@ from gateway_core.contract.config_model import DeliveryConfig, GatewayConfig
 from gateway_core.contract.errors import Refused
 from gateway_core.contract.event import PARTITION_BITS, Event, Message
 from gateway_core.contract.filters import clause_of, match_all
-from gateway_core.contract.interfaces import Clause
+from gateway_core.contract.interfaces import Clause, Sink
 from gateway_core.contract.options import redacted
-from gateway_core.delivery import Subscription
-from gateway_core.pipeline.bridge import Bridged
-from gateway_core.pipeline.broker import ReadingTrigger, Trigger
-from gateway_core.runtime.build import Built
+from gateway_core.contract.topology import BridgeView, DeliveryView, Topology, TriggerView
 
 MOST_RETRIES = 1000
 """The most retries that a plan lists."""
 _MOST_BODY = 64 * 1024
 
 
-def explain(built: Built, event: Event, broker: str | None = None, trigger: str | None = None) -> dict[str, Any]:
+def explain(built: Topology, event: Event, broker: str | None = None, trigger: str | None = None) -> dict[str, Any]:
     """The explanation as JSON values: `event`; `wanted`, how many match; `deliveries`, one for each trigger and bridge
     (only of this broker or bridge, and of this name, if given); `others`, the names of other triggers that match."""
 
@@ -68,7 +65,7 @@ Decide = Callable[[Event, str | None], list[dict[str, Any]]]
 
 def explain_text(
     text: bytes,
-    built: Built,
+    built: Topology,
     sources: Mapping[str, list[Any]],
     broker: str | None = None,
     trigger: str | None = None,
@@ -99,10 +96,10 @@ def deciding(config: GatewayConfig, registry: ComponentBuilder, clock: Clock, se
     return lambda event, broker: decisions(config, context, sender, event, broker)
 
 
-def sources_of(built: Built) -> dict[str, list[Any]]:
+def sources_of(built: Topology) -> dict[str, list[Any]]:
     """The sources of each broker and bridge."""
     return {
-        **{name: list(broker.sources) for name, broker in built.brokers.items()},
+        **{name: [bound.source for bound in broker.bound_sources] for name, broker in built.brokers.items()},
         **{name: [bridged.bound_source.source] for name, bridged in built.bridges.items()},
     }
 
@@ -115,28 +112,31 @@ def _head(event: Event) -> dict[str, Any]:
     }
 
 
-def _trigger(trigger: Trigger | ReadingTrigger, event: Event) -> dict[str, Any]:
+def _trigger(trigger: TriggerView, event: Event) -> dict[str, Any]:
     entry = _delivery_lines("trigger", trigger.name, trigger.broker.name, clause_of(trigger.filter, event))
-    if isinstance(trigger, ReadingTrigger):
+    if (delivery := trigger.delivery) is None:
         return {**entry, "sink": trigger.sink.address, "reads": True}
     try:
         event = _after_channel(trigger.broker.channel, event)
     except Refused as e:
-        return {**entry, "sink": trigger.subscription.sink.address, "fault": f"the channel can't store it: {e.detail}"}
-    return {**entry, **_delivery(trigger.subscription, trigger.dead_letter.address, event)}
+        return {**entry, "sink": delivery.sink.address, "fault": f"the channel can't store it: {e.detail}"}
+    return {**entry, **_delivery(delivery, _address(trigger.dead_letter), event)}
 
 
 def _orphan(name: str, broker: str) -> dict[str, Any]:
     return {**_delivery_lines("trigger", name, broker, Clause(f"there is no broker {broker!r}", False)), "sink": ""}
 
 
-def _bridge(bridged: Bridged, event: Event) -> dict[str, Any]:
-    bridge, dead_letters = bridged.bridge, bridged.dead_letter
-    entry = _delivery_lines("bridge", bridge.name, "", clause_of(bridge.filter or match_all(), event))
-    made = {**entry, **_delivery(bridge.subscription, dead_letters.address if dead_letters else None, event)}
-    if dead_letters is None and pulls(bridged.bound_source.source):
+def _bridge(bridged: BridgeView, event: Event) -> dict[str, Any]:
+    entry = _delivery_lines("bridge", bridged.name, "", clause_of(bridged.filter or match_all(), event))
+    made = {**entry, **_delivery(bridged.delivery, _address(bridged.dead_letter), event)}
+    if bridged.dead_letter is None and pulls(bridged.bound_source.source):
         made["endless"] = True  # its source can wait, so more retries follow
     return made
+
+
+def _address(dead_letter: Sink | None) -> str | None:
+    return dead_letter.address if dead_letter is not None else None
 
 
 def _delivery_lines(kind: str, name: str, broker: str, clause: Clause) -> dict[str, Any]:
@@ -164,16 +164,16 @@ def _after_channel(channel: Any, event: Event) -> Event:
 # -- messages ---------------------------------------------------------------------------------------------
 
 
-def _delivery(subscription: Subscription, dead_letter: str | None, event: Event) -> dict[str, Any]:
-    policy = subscription.policy
-    entry: dict[str, Any] = {"sink": subscription.sink.address, "message": None, "fault": None}
-    if isinstance(subscription.sink, Previewing):
+def _delivery(delivery: DeliveryView, dead_letter: str | None, event: Event) -> dict[str, Any]:
+    policy = delivery.policy
+    entry: dict[str, Any] = {"sink": delivery.sink.address, "message": None, "fault": None}
+    if isinstance(delivery.sink, Previewing):
         try:
-            entry["message"] = redacted(message_json(subscription.sink.preview(event)))
+            entry["message"] = redacted(message_json(delivery.sink.preview(event)))
         except Refused as e:
             entry["fault"] = f"the event can't be sent: {e.detail}"
     try:
-        entry["lane"] = _lane(subscription, event)
+        entry["lane"] = _lane(delivery, event)
     except Refused as e:
         entry["lane"] = None
         entry["fault"] = f"the event has no key for its order: {e.detail}"
@@ -188,12 +188,12 @@ def _delivery(subscription: Subscription, dead_letter: str | None, event: Event)
     }
 
 
-def _lane(subscription: Subscription, event: Event) -> str | None:
-    if subscription.order_key_of is None:
+def _lane(delivery: DeliveryView, event: Event) -> str | None:
+    if delivery.order_key_of is None:
         return None
-    if subscription.policy.order == "partition":
+    if delivery.policy.order == "partition":
         return f"partition {event.position >> PARTITION_BITS}" if event.position else "its partition"
-    lane = subscription.order_key_of(event)
+    lane = delivery.order_key_of(event)
     return None if lane is None else f"key {_text(lane) if isinstance(lane, bytes) else lane}"
 
 

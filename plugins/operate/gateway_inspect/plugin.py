@@ -11,9 +11,8 @@ from gateway_core.contract.hookspecs import hookimpl
 if TYPE_CHECKING:
     from gateway_core.contract.config_model import GatewayConfig
     from gateway_core.contract.errors import Probe
-    from gateway_core.contract.services import RunningService, Service
+    from gateway_core.contract.services import GatewayView, RunningService, Service
     from gateway_core.contract.settings import Settings
-    from gateway_core.runtime.gateway import Gateway
 
 _SUMMARIES = {
     "explain": "Explain what the gateway would do with an event: which triggers match, what they would send, the "
@@ -57,7 +56,7 @@ def gateway_connection_checks() -> list[Callable[[GatewayConfig, Settings], list
     return [_probe]
 
 
-def _build(gateway: Gateway) -> RunningService:
+def _build(gateway: GatewayView) -> RunningService:
     from .service import InspectService
 
     return InspectService(gateway)

@@ -18,7 +18,7 @@ from .tap.stream import MEDIA, stream
 from .why import Wanted, beginning, why
 
 if TYPE_CHECKING:
-    from gateway_core.runtime.build import Built
+    from gateway_core.contract.topology import Topology
 
 _V1 = "/api/v1"
 _NO_STORE = {"cache-control": "no-store"}
@@ -50,8 +50,8 @@ def inspect_routes(service: InspectContext) -> list[Route]:
 
     def explain(request: Request) -> Answer:
         question = _read(request)
-        check_names(gateway.built, question.broker, question.trigger)
-        built = gateway.built
+        check_names(gateway.topology, question.broker, question.trigger)
+        built = gateway.topology
         try:
             asked = question.sender
             sender = Sender(asked.subject, asked.authenticator, asked.claims) if asked is not None else None
@@ -66,8 +66,8 @@ def inspect_routes(service: InspectContext) -> list[Route]:
 
     def tap(request: Request) -> Answer:
         choice = _choice(request)
-        trigger = choice.trigger if choice.trigger not in gateway.built.bridges else None
-        check_names(gateway.built, choice.broker, trigger)
+        trigger = choice.trigger if choice.trigger not in gateway.topology.bridges else None
+        check_names(gateway.topology, choice.broker, trigger)
         try:
             compile_all(choice.filters, gateway.registry)
         except BadFilter as e:
@@ -76,15 +76,15 @@ def inspect_routes(service: InspectContext) -> list[Route]:
 
     async def find(request: Request) -> Answer:
         wanted, rest = _wanted(request)
-        check_names(gateway.built, wanted.broker, None)
+        check_names(gateway.topology, wanted.broker, None)
         search = beginning if wanted.prefix else why
         return Answer(await search(service, wanted, rest), headers=_NO_STORE)
 
     def graph(request: Request) -> Answer:
-        return Answer(topology(gateway.config, gateway.built).document(), headers=_NO_STORE)
+        return Answer(topology(gateway.config, gateway.topology).document(), headers=_NO_STORE)
 
     def drawing(request: Request) -> Answer:
-        drawn = svg(topology(gateway.config, gateway.built))
+        drawn = svg(topology(gateway.config, gateway.topology))
         return Answer(body=drawn.encode(), media=_SVG, headers=_NO_STORE)
 
     return [
@@ -167,7 +167,7 @@ def _choice(request: Request) -> Choice:
     return Choice(request.asked("broker"), request.asked("trigger"), filters, int(size))
 
 
-def check_names(built: Built, broker: str | None, trigger: str | None) -> None:
+def check_names(built: Topology, broker: str | None, trigger: str | None) -> None:
     """Raises `Problem` if there is no broker (or bridge), or no trigger, of this name."""
     owners = [*built.brokers, *built.bridges]
     if broker is not None and broker not in owners:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 from anyio.abc import TaskGroup
 from gateway_admin.routes import Route
 
-from gateway_core.contract.services import RunningService, Stream
-from gateway_core.runtime.gateway import Gateway
+from gateway_core.contract.config_model import GatewayConfig
+from gateway_core.contract.services import GatewayView, RunningService, Stream
 
 if TYPE_CHECKING:
     from .tap.taps import Taps
@@ -20,7 +20,7 @@ class InspectService(RunningService):
 
     name = "inspect"
 
-    def __init__(self, gateway: Gateway) -> None:
+    def __init__(self, gateway: GatewayView) -> None:
         self.gateway = gateway
         self.since_ns = gateway.clock.now_ns()
         self._taps: Taps | None = None
@@ -31,7 +31,7 @@ class InspectService(RunningService):
         if self._taps is None:
             from .tap.taps import Taps
 
-            self._taps = Taps(self.gateway.built, self.gateway.clock)
+            self._taps = Taps(self.gateway)
         return self._taps
 
     def load(self) -> None:
@@ -53,16 +53,16 @@ class InspectService(RunningService):
         if self._taps is not None:
             self._taps.close_all()
 
-    def reached(self, wanted: Any) -> None:
+    def reached(self, wanted: GatewayConfig) -> None:
         if self._taps is not None:
-            self._taps.attach()
+            self._taps.attach_witnesses()
 
     def answer(self, question: Any) -> Any:
         """Where an event is (`whereabouts`)."""
         from .delivery_state import states_of
 
         asked = (question[name] for name in ("owner", "id", "source", "position"))
-        return states_of(self.gateway.built, *asked)
+        return states_of(self.gateway.topology, *asked)
 
     def open(self, request: Any) -> Stream | None:
         import msgspec

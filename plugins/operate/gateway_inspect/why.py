@@ -23,7 +23,7 @@ from .delivery_state import given_up_facts, merged, state_of, states_of
 from .explain import explain
 
 if TYPE_CHECKING:
-    from gateway_core.runtime.gateway import Gateway
+    from gateway_core.contract.services import GatewayView
 
 SEARCH_DEAD_LETTERS_S = 3.0
 EVER_NS = 2**62
@@ -60,10 +60,10 @@ async def why(
     `rest` for the next step, None after the last. `unsearchable` are brokers and bridges whose past events can't be
     found; what is still known about the event there is among `events`, without a position. With `whole` each of
     `events` also has the `Event` itself, as `whole`, if it was found."""
-    gateway, built = service.gateway, service.gateway.built
+    gateway, built = service.gateway, service.gateway.topology
     found: list[tuple[str, Event]] = []
     searched, left, unsearchable = 0, {}, [n for n in built.bridges if wanted.broker in (None, n)]
-    for name, broker in list(built.brokers.items()):  # a reload may change them meanwhile
+    for name, broker in built.brokers.items():
         if wanted.broker not in (None, name):
             continue
         if not isinstance(broker.channel, Searchable):
@@ -104,7 +104,7 @@ async def beginning(service: InspectContext, wanted: Wanted, rest: Mapping[str, 
     """One step of the search for events whose id begins so, as JSON values: the `matches`, each id, source and broker
     once. The rest is as for `why`."""
     attributes = {"id": f"{wanted.id}*", **({"source": wanted.source} if wanted.source else {})}
-    found = await browse(service.gateway.built, attributes, 0, EVER_NS, wanted.broker, rest)
+    found = await browse(service.gateway.topology, attributes, 0, EVER_NS, wanted.broker, rest)
     matches: dict[tuple[str, str, str], dict[str, Any]] = {}
     for owner, event in found.events:
         match = {name: str(event.attributes.get(name, "")) for name in ("id", "source", "type")}
@@ -124,7 +124,7 @@ async def beginning(service: InspectContext, wanted: Wanted, rest: Mapping[str, 
 async def where_is(service: InspectContext, wanted: Wanted, owner: str, position: int) -> dict[str, dict[str, Any]]:
     """What all workers know about an event, see `states_of`."""
     gateway = service.gateway
-    mine = states_of(gateway.built, owner, wanted.id, wanted.source, position)
+    mine = states_of(gateway.topology, owner, wanted.id, wanted.source, position)
     question = {"owner": owner, "id": wanted.id, "source": wanted.source, "position": position}
     found = merged([mine, *await gateway.peers.ask(service.name, question)])
     files = _files(gateway)
@@ -139,9 +139,9 @@ async def entry_of(
 ) -> dict[str, Any]:
     """One of `events` (`why`), with the event itself as `whole`."""
     where = await where_is(service, wanted, owner, event.position)
-    explained = explain(service.gateway.built, event, owner)
+    explained = explain(service.gateway.topology, event, owner)
     given_up = await _given_up(service, owner, event.position)
-    of_broker = service.gateway.built.brokers.get(owner)
+    of_broker = service.gateway.topology.brokers.get(owner)
     shared = of_broker is not None and not isinstance(of_broker.channel, TellsGivenUp)
     partition, number = split_position(event.position)
     entry = {
@@ -179,7 +179,7 @@ def _former(
     dead_letters: list[tuple[str, Event]],
 ) -> Iterator[dict[str, Any]]:
     """Triggers that gave the event up and that the config does not have any more, or not at this broker."""
-    built = service.gateway.built
+    built = service.gateway.topology
     brokers = {name: trigger.broker.name for name, trigger in built.triggers.items()}
     letters: dict[str, list[Event]] = {}
     for name, letter in dead_letters:
@@ -202,7 +202,7 @@ def _may_be_of(dead_letter: Event, owner: str) -> bool:
 
 
 async def _given_up(service: InspectContext, owner: str, position: int) -> Mapping[str, GivenUp]:
-    broker = service.gateway.built.brokers.get(owner)
+    broker = service.gateway.topology.brokers.get(owner)
     if not position or broker is None or not isinstance(broker.channel, TellsGivenUp):
         return {}
     try:
@@ -248,7 +248,7 @@ async def _unfound(
 # -- dead letters -----------------------------------------------------------------------------------------------------
 
 
-def dead_letters_of(gateway: Gateway, wanted: Wanted) -> tuple[list[tuple[str, Event]], bool]:
+def dead_letters_of(gateway: GatewayView, wanted: Wanted) -> tuple[list[tuple[str, Event]], bool]:
     """The event's dead letters with the names of their triggers, oldest first, and whether all were searched."""
     until = time.monotonic() + SEARCH_DEAD_LETTERS_S
     found: list[tuple[str, Event]] = []
@@ -261,17 +261,18 @@ def dead_letters_of(gateway: Gateway, wanted: Wanted) -> tuple[list[tuple[str, E
     return found, True
 
 
-def _stores(gateway: Gateway) -> Iterator[DeadLetterStore]:
-    built = gateway.built
+def _stores(gateway: GatewayView) -> Iterator[DeadLetterStore]:
+    built = gateway.topology
     sinks = [b.dead_letter for b in built.brokers.values()]
-    sinks += [t.dead_letter for t in built.triggers.values() if hasattr(t, "dead_letter")]
-    sinks += [b.dead_letter for b in built.bridges.values() if b.dead_letter is not None]
+    own = [trigger.dead_letter for trigger in built.triggers.values()]
+    own += [bridge.dead_letter for bridge in built.bridges.values()]
+    sinks += [dead_letter for dead_letter in own if dead_letter is not None]
     for sink in {sink.address: sink for sink in sinks}.values():
         if isinstance(sink, DeadLetterStore):
             yield sink
 
 
-def _files(gateway: Gateway) -> dict[str, str]:
+def _files(gateway: GatewayView) -> dict[str, str]:
     """For each address of dead letters that is no file itself, since every worker writes one: those files."""
     found = {}
     for store in _stores(gateway):

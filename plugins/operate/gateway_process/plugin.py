@@ -7,19 +7,13 @@ from typing import TYPE_CHECKING
 from gateway_core.contract.hookspecs import hookimpl
 
 if TYPE_CHECKING:
-    from gateway_core.contract.services import RunningService, Service
-    from gateway_core.runtime.gateway import Gateway
+    from gateway_core.contract.services import GatewayView, RunningService, Service
 
 
-def _service(gateway: Gateway) -> RunningService:
-    from gateway_core.contract.services import RunningService
+def _service(gateway: GatewayView) -> RunningService:
+    from .service import ProcessService
 
-    from .process import process_status, raise_descriptor_limit
-
-    raise_descriptor_limit()
-    if gateway.settings.metrics:
-        gateway.process = lambda: process_status(gateway.worker)
-    return RunningService()
+    return ProcessService(gateway)
 
 
 @hookimpl

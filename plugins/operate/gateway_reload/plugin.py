@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING
 from gateway_core.contract.hookspecs import hookimpl
 
 if TYPE_CHECKING:
-    from gateway_core.contract.services import RunningService, Service
-    from gateway_core.runtime.gateway import Gateway
+    from gateway_core.contract.services import GatewayView, RunningService, Service
 
 
-def _build(gateway: Gateway) -> RunningService:
+def _build(gateway: GatewayView) -> RunningService:
     from .service import ReloadService
 
     return ReloadService(gateway)

@@ -8,9 +8,8 @@ import os
 import signal
 import stat
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import anyio
 from anyio import to_thread
@@ -24,12 +23,8 @@ from gateway_core.contract.config_model import GatewayConfig
 from gateway_core.contract.config_node import Node, Place
 from gateway_core.contract.errors import ConfigError, Fault, StartError
 from gateway_core.contract.loaded import Loaded
-from gateway_core.contract.services import RunningService
+from gateway_core.contract.services import GatewayView, RunningService
 from gateway_core.contract.shortage import is_shortage
-from gateway_core.runtime.gateway import Gateway
-
-from .earlier import Earlier
-from .rotation import warn_of_kept
 
 log = logging.getLogger("tidegate.reload")
 
@@ -41,33 +36,31 @@ Signature = dict[str, tuple[int, ...]]
 
 
 class ReloadService(RunningService):
-    """Loads the config and changes the gateway to it, then makes the other workers follow (`Reloader`). The first
+    """Loads the config and brings the gateway to it, then makes the other workers follow (`Reloader`). The first
     worker reloads at SIGHUP and when the files change, the others when it has."""
 
-    def __init__(self, gateway: Gateway) -> None:
-        read = gateway.read
+    def __init__(self, gateway: GatewayView) -> None:
         self._gateway = gateway
-        self._earlier = Earlier()
-        gateway.add_earlier = self._earlier.add_to
-        self._paths = read.files if read is not None else []
-        self._files = list(read.loaded.files) if read is not None else []
-        self._secret_files = list(read.loaded.secret_files) if read is not None else []
-        self._since_ns = read.since_ns if read is not None else 0
+        self.loaded = gateway.read
+        self._paths = gateway.files
+        self._files = list(self.loaded.files) if self.loaded is not None else []
+        self._secret_files = list(self.loaded.secret_files) if self.loaded is not None else []
+        self._since_ns = gateway.config_read_ns
+        self._error: str | None = None
         self._begun = anyio.Event()
         self._asked = anyio.Event()
         self.enabled = gateway.worker == 0 and bool(self._paths) and gateway.settings.reload != "off"
-        self.loaded = read.loaded if read is not None else None
         self.lock = anyio.Lock()
 
     async def start(self, tasks: TaskGroup) -> None:
         if self.enabled:
             asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, self.ask)
-        if self._gateway.read is not None:
+        if self.loaded is not None:
             tasks.start_soon(self._answer)
         if self.enabled and self._gateway.settings.reload == "watch":
             tasks.start_soon(self._watch)
 
-    def reached(self, wanted: Any) -> None:
+    def reached(self, wanted: GatewayConfig) -> None:
         self._begun.set()
 
     def ask(self) -> None:
@@ -105,7 +98,7 @@ class ReloadService(RunningService):
             self._files = loaded.files
             for service in self._gateway.services.values():
                 service.reloading(loaded)
-            changes, failed = await self.change(loaded.config)
+            changes, failed = await self._gateway.replace_config(loaded.config)
         except ConfigError as e:
             faults = e.faults
             log.error("the config has faults, and the one before stays in force:\n%s", e)
@@ -117,42 +110,23 @@ class ReloadService(RunningService):
             log.exception("the reload failed; the gateway continues with the config before")
         else:
             return self.took(loaded, changes, failed, began_ns)
-        self._gateway.config_error = "\n".join(map(str, faults))
-        self._gateway.config_read_ns = began_ns
+        self._say("\n".join(map(str, faults)), began_ns)
         return faults
-
-    async def change(
-        self, config: GatewayConfig, commit: Callable[[], None] | None = None
-    ) -> tuple[str, dict[Place, str]]:
-        """Changes the running gateway to another config (`Reloader.change`)."""
-        from .step import Step
-
-        gateway = self._gateway
-        async with gateway.changing:
-            if commit is None:
-                gateway.tell(lambda service: service.wanted(config))
-            step = Step(gateway.parts, gateway.builder, gateway.config, config, self._earlier)
-            with anyio.CancelScope(shield=True):
-                if commit is not None:
-                    await to_thread.run_sync(commit)
-                    gateway.tell(lambda service: service.wanted(config))
-                warn_of_kept(gateway.config, config)
-                if step.changes:
-                    await step.run()
-            gateway.adopt(step.builder, step.reached(), step.failed, changed=bool(step.changes))
-            gateway.tell(lambda service: service.reached(config))
-            return str(step.changes), step.failed
 
     def took(self, loaded: Loaded, changes: str, failed: Mapping[Place, str], began_ns: int) -> list[Fault]:
         """The gateway now runs this config, except for what failed to start; it was read at `began_ns` or later."""
-        news = changes or self._gateway.config_error
+        news = changes or self._error
         log.log(logging.INFO if news else logging.DEBUG, "config reloaded: %s", changes or "nothing changed")
         self.loaded = loaded
         self._files = loaded.files
-        self._gateway.config_error = "\n".join(failed.values()) or None
-        self._gateway.config_read_ns = began_ns
-        self._gateway.role.spread()
+        self._say("\n".join(failed.values()) or None, began_ns)
+        self._gateway.spread()
         return [Fault(reason) for reason in failed.values()]
+
+    def _say(self, error: str | None, began_ns: int) -> None:
+        """Says in the status what became of the latest config."""
+        self._error = error
+        self._gateway.report_config(error, began_ns)
 
     async def load(self, documents: Sequence[Node] = (), without: Collection[Path] = ()) -> Loaded:
         """Reads the files, with more documents and without some files (`load_all`). Raises `ConfigError`."""

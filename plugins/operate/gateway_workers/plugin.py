@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from gateway_core.contract.hookspecs import hookimpl
 
 if TYPE_CHECKING:
+    from gateway_core.config.config_read import ConfigRead
     from gateway_core.contract.runners import Runner, Started
-    from gateway_core.runtime.config_read import ConfigRead
 
 
 def _supervised(config: ConfigRead, on_started: Callable[[Started], None]) -> int:

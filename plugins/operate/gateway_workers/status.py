@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from gateway_reload.earlier import AnEntry, with_own_reader
 from msgspec.structs import replace
 
-from gateway_core.contract.status import GatewayStatus
+from gateway_core.contract.status import AnEntry, GatewayStatus, with_own_reader
 
 
 def merge(mine: GatewayStatus, others: Iterable[GatewayStatus]) -> GatewayStatus:

@@ -25,6 +25,7 @@ import anyio
 import anyio.lowlevel
 import msgspec
 
+from gateway_core.config.config_read import read_config
 from gateway_core.config.registry import Registry
 from gateway_core.contract.errors import ConfigError, TidegateError
 from gateway_core.contract.runners import Started
@@ -32,7 +33,6 @@ from gateway_core.contract.settings import Settings
 from gateway_core.contract.status import GatewayStatus
 from gateway_core.contract.stopping import StopSignals
 from gateway_core.runtime import start_conditions
-from gateway_core.runtime.config_read import read_config
 from gateway_core.runtime.gateway import Gateway
 from gateway_core.runtime.log_output import configure
 from gateway_core.runtime.role import Role
@@ -175,13 +175,18 @@ async def _serve(
 
 
 async def own_status(gateway: Gateway) -> GatewayStatus:
-    """`Gateway.own_status`, with its triggers in slices."""
-    triggers = []
-    for number, trigger in enumerate(gateway.trigger_statuses(), 1):
-        triggers.append(trigger)
+    """`Gateway.own_status_in_steps`, in slices."""
+    steps = gateway.own_status_in_steps()
+    number = 0
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            made: GatewayStatus = end.value
+            return made
+        number += 1
         if number % SLICE == 0:
             await anyio.lowlevel.checkpoint()
-    return gateway.own_status(triggers)
 
 
 def _tell(wire: Wire, worker: int, line: bytes) -> None:

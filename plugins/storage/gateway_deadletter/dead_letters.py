@@ -23,8 +23,8 @@ from gateway_core.contract.capabilities import DeadLetterStore, GivenUpCount, Te
 from gateway_core.contract.cli.common import CommandError
 from gateway_core.contract.clock import Clock, SystemClock, rfc3339
 from gateway_core.contract.component import BuildContext, DeadLetterRef
+from gateway_core.contract.components import Components
 from gateway_core.contract.config_model import GatewayConfig
-from gateway_core.contract.configs import Registry
 from gateway_core.contract.dead_letter_facts import without_facts
 from gateway_core.contract.errors import MissingExtra, StorageError
 from gateway_core.contract.event import Event, text_of
@@ -155,7 +155,7 @@ class Query:
 class Stores:
     """All readable dead letter sinks of a config."""
 
-    def __init__(self, config: GatewayConfig, data_dir: Path, registry: Registry, keys: Sequence[bytes] = ()) -> None:
+    def __init__(self, config: GatewayConfig, data_dir: Path, registry: Components, keys: Sequence[bytes] = ()) -> None:
         """`keys` decrypt beside those of the config."""
         self.data_dir = data_dir
         self.stores: list[Store] = []

@@ -22,7 +22,7 @@ from .replaying import was_event
 
 if TYPE_CHECKING:
     from gateway_core.contract.config_model import GatewayConfig
-    from gateway_core.runtime.gateway import Gateway
+    from gateway_core.contract.services import GatewayView
 
 MOST = 100_000
 """Dead letters that are kept here. What is beyond them is only counted."""
@@ -94,7 +94,7 @@ class Snapshot:
 class Overview:
     """Reads the dead letters of a gateway when their files have changed, in threads."""
 
-    def __init__(self, gateway: Gateway) -> None:
+    def __init__(self, gateway: GatewayView) -> None:
         self._gateway = gateway
         self._lock = threading.Lock()
         self._config: GatewayConfig | None = None
@@ -139,7 +139,7 @@ class Overview:
         """What was given up and is in no store (`Stores.elsewhere`), as it was a moment ago at the earliest."""
         began = time.monotonic()
         if began >= self._gone_again:
-            brokers = [(name, broker.channel) for name, broker in self._gateway.built.brokers.items()]
+            brokers = [(name, broker.channel) for name, broker in self._gateway.topology.brokers.items()]
             self._gone = await to_thread.run_sync(given_up_counts, brokers)
             self.left = await to_thread.run_sync(lambda: self.stores().left_behind())
             took = time.monotonic() - began

@@ -12,8 +12,7 @@ if TYPE_CHECKING:
     from gateway_core.contract.config_extension import ConfigFinding
     from gateway_core.contract.config_model import GatewayConfig
     from gateway_core.contract.durable import DurableNames
-    from gateway_core.contract.services import RunningService, Service
-    from gateway_core.runtime.gateway import Gateway
+    from gateway_core.contract.services import GatewayView, RunningService, Service
 
     from .config import DeadLetterConfig
     from .sink import DeadLetterSink
@@ -90,7 +89,7 @@ def gateway_commands() -> list[Command]:
     return [Command("dlq", "Show dead letters and replay them.", _dlq, panel="Look after data")]
 
 
-def _build_service(gateway: Gateway) -> RunningService:
+def _build_service(gateway: GatewayView) -> RunningService:
     from .service import DeadLetterService
 
     return DeadLetterService(gateway)

@@ -36,8 +36,7 @@ from gateway_core.contract.event import Event, id_of
 from gateway_core.contract.interfaces import Outcome
 from gateway_core.contract.one_line import one_line
 from gateway_core.contract.outcome import UNWANTED, Stage
-from gateway_core.delivery import Subscription
-from gateway_core.pipeline.broker import Trigger
+from gateway_core.contract.topology import DeliveryView
 
 from .dead_letters import DeadLetter, Query, Stores
 from .line import last_ns
@@ -45,7 +44,7 @@ from .replay import Replay, Seen, selection
 from .replaying import PORTION, Removals, was_event
 
 if TYPE_CHECKING:
-    from gateway_core.runtime.gateway import Gateway
+    from gateway_core.contract.services import GatewayView
 
 log = logging.getLogger("tidegate.deadletter")
 
@@ -69,7 +68,7 @@ class Reach:
 class Replays:
     """The replays of a gateway: the one that runs, those that wait, and the last ones."""
 
-    def __init__(self, gateway: Gateway) -> None:
+    def __init__(self, gateway: GatewayView) -> None:
         self._gateway = gateway
         self._tasks: TaskGroup | None = None
         self._waiting: deque[Replay] = deque()
@@ -172,13 +171,13 @@ class _Waiting:
     def __init__(self, check: Callable[[], None]) -> None:
         self._check = check
         self._open = 0
-        self._used: set[Subscription] = set()
+        self._used: set[DeliveryView] = set()
         self._changed = anyio.Event()
 
     def begin(
         self,
         number: int,
-        subscription: Subscription,
+        subscription: DeliveryView,
         event: Event,
         dead_letter: DeadLetter,
         results: list[BaseException | None],
@@ -242,7 +241,7 @@ class _Stopped(Exception):
 class _Run:
     """One replay while it runs."""
 
-    def __init__(self, gateway: Gateway, replay: Replay) -> None:
+    def __init__(self, gateway: GatewayView, replay: Replay) -> None:
         self._gateway = gateway
         self._replay = replay
         self._removals = Removals()
@@ -403,12 +402,12 @@ class _Run:
         async with _Waiting(self._check) as waiting:
             for number, (dead_letter, event) in enumerate(zip(chunk, events, strict=True)):
                 failed = self._failed_at(dead_letter)
-                if isinstance(failed, Subscription):
-                    results[number] = waiting.begin(number, failed, event, dead_letter, results)
-                elif failed is None:
+                if failed is None:
                     untaken.append(number)
-                else:
+                elif isinstance(failed, Refused):
                     results[number] = failed
+                else:
+                    results[number] = waiting.begin(number, failed, event, dead_letter, results)
         stored = await self._stored([(chunk[n].broker, events[n]) for n in untaken])
         for number, result in zip(untaken, stored, strict=True):
             results[number] = result
@@ -418,7 +417,7 @@ class _Run:
         """Finds the positions of events whose dead letters don't tell them, so that their log learns of the replay."""
         for dead_letter in chunk:
             failed = self._failed_at(dead_letter)
-            if dead_letter.event.position or not isinstance(failed, Subscription):
+            if dead_letter.event.position or failed is None or isinstance(failed, Refused):
                 continue
             owner = dead_letter.broker, failed.name
             if owner not in self._given_up:
@@ -426,8 +425,8 @@ class _Run:
             if positions := self._given_up[owner].get(_source_and_id(dead_letter.event)):
                 dead_letter.event.position = positions.pop(0)
 
-    async def _given_up_by(self, name: str, subscription: Subscription) -> dict[tuple[str, str], list[int]]:
-        broker = self._gateway.built.brokers.get(name)
+    async def _given_up_by(self, name: str, subscription: DeliveryView) -> dict[tuple[str, str], list[int]]:
+        broker = self._gateway.topology.brokers.get(name)
         if broker is None or not isinstance(broker.channel, FindsGivenUp):
             return {}
         try:
@@ -445,30 +444,28 @@ class _Run:
                     positions[position] = None
         return {key: sorted(positions) for key, positions in found.items()}
 
-    def _failed_at(self, dead_letter: DeadLetter) -> Subscription | Refused | None:
+    def _failed_at(self, dead_letter: DeadLetter) -> DeliveryView | Refused | None:
         """Who gave it up. None if its broker never took it."""
-        built, name = self._gateway.built, dead_letter.fact("tidegatetrigger")
+        built, name = self._gateway.topology, dead_letter.fact("tidegatetrigger")
         if not dead_letter.broker:
             bridge = built.bridges.get(name)
-            return (
-                bridge.bridge.subscription if bridge is not None else Refused(f"there is no bridge {name!r} any more")
-            )
+            return bridge.delivery if bridge is not None else Refused(f"there is no bridge {name!r} any more")
         trigger = built.triggers.get(name)
         untaken = name == dead_letter.broker and name in built.brokers and not dead_letter.was_offered
         if trigger is None:
             if untaken:
                 return None
             return Refused(f"there is no trigger {name!r} any more: replay to all triggers")
-        if not isinstance(trigger, Trigger):
+        if (delivery := trigger.delivery) is None:
             return Refused(f"trigger {name!r} reads its channel by itself: replay to all triggers")
-        if untaken and trigger.subscription.sink.address != dead_letter.fact("knativeerrordest"):
+        if untaken and delivery.sink.address != dead_letter.fact("knativeerrordest"):
             return None
         broker = trigger.broker.name
         if not dead_letter.may_be_of(broker):
             was = dead_letter.fact("tidegatebroker")
             by = f"a trigger of broker {was!r}" if was else f"no trigger of broker {broker!r}"
             return Refused(f"it was given up by {by}, and {name!r} is one of broker {broker!r}: say where with --to")
-        return trigger.subscription
+        return delivery
 
     async def _edited(self, dead_letter: DeadLetter, event: Event, seen: Seen) -> BaseException | None:
         async def send() -> str:
@@ -506,7 +503,7 @@ class _Run:
 
         for number, (name, event) in enumerate(events):
             done = answers(number)
-            broker = self._gateway.built.brokers.get(name)
+            broker = self._gateway.topology.brokers.get(name)
             if broker is None:
                 done(Refused(f"the gateway has no broker {name!r} any more"))
                 continue

@@ -12,7 +12,7 @@ from . import models
 from .dead_letters import Query, Stores, detail, given_up_counts, row
 
 if TYPE_CHECKING:
-    from gateway_core.runtime.gateway import Gateway
+    from gateway_core.contract.services import GatewayView
 
 MAX_DEAD_LETTERS = 1000
 """Per response."""
@@ -27,7 +27,7 @@ _QUERY = {
 }
 
 
-def dead_letter_routes(gateway: Gateway) -> list[Route]:
+def dead_letter_routes(gateway: GatewayView) -> list[Route]:
     """The routes. Files are read in a thread."""
 
     def stores() -> Stores:
@@ -35,9 +35,7 @@ def dead_letter_routes(gateway: Gateway) -> list[Route]:
 
     async def everything(request: Request) -> Answer:
         query, skip, limit = _asked(request)
-
-        brokers = list(gateway.built.brokers.items())
-        channels = [(name, broker.channel) for name, broker in brokers]
+        channels = [(name, broker.channel) for name, broker in gateway.topology.brokers.items()]
 
         def read() -> dict[str, Any]:
             found = stores()

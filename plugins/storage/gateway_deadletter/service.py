@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 from anyio.abc import TaskGroup
 from gateway_admin.routes import Route
 
-from gateway_core.contract.services import RunningService
-from gateway_core.runtime.gateway import Gateway
+from gateway_core.contract.services import GatewayView, RunningService
 
 if TYPE_CHECKING:
     from .overview import Overview
@@ -20,7 +19,7 @@ if TYPE_CHECKING:
 class DeadLetterService(RunningService):
     """Each request reads the files. Replays run in the first worker, which answers all requests."""
 
-    def __init__(self, gateway: Gateway) -> None:
+    def __init__(self, gateway: GatewayView) -> None:
         self._gateway = gateway
         self._tasks: TaskGroup | None = None
         self._replays: Replays | None = None

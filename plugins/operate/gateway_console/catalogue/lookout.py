@@ -15,7 +15,7 @@ from gateway_inspect.service import InspectService
 from gateway_inspect.tap.taps import Taps
 
 from gateway_core.contract.one_line import one_line
-from gateway_core.runtime.gateway import Gateway
+from gateway_core.contract.services import GatewayView
 
 from .catalogue import Catalogue
 from .counter import MOST_KEYS, MOST_NAME, MOST_SAMPLES, Counter, Seen, names_of, sample
@@ -33,7 +33,7 @@ log = logging.getLogger("tidegate.console")
 class Lookout:
     """One worker's counter. That of the first worker also collects what the others have counted."""
 
-    def __init__(self, gateway: Gateway) -> None:
+    def __init__(self, gateway: GatewayView) -> None:
         self._gateway = gateway
         self._counter: Counter | None = None
         self._until = 0.0
@@ -98,7 +98,7 @@ class Lookout:
     async def _seed(self, catalogue: Catalogue) -> None:
         """Looks into the newest events in the channels that can be browsed, from before the catalogue began."""
         try:
-            found = await browse(self._gateway.built, {}, 0, catalogue.since_ns)
+            found = await browse(self._gateway.topology, {}, 0, catalogue.since_ns)
         except sqlite3.Error as e:
             log.warning("the catalogue begins without past events: %s", one_line(e))
             return

@@ -63,7 +63,7 @@ def routes(console: Console) -> list[Route]:
         event = event_json.load(json.dumps(found.example).encode())
         explained: list[dict[str, Any]] = []
         for broker in found.brokers:
-            explained += explain(gateway.built, event, broker)["deliveries"]
+            explained += explain(gateway.topology, event, broker)["deliveries"]
         return explained
 
     def listed(request: Request, catalogue: Catalogue) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from gateway_admin.status_in_steps import status_of
 from gateway_core.contract.config_model import GatewayConfig
 from gateway_core.contract.errors import ConfigError, Fault
 from gateway_core.contract.loaded import Loaded
-from gateway_core.runtime.config_read import Reloader
+from gateway_core.contract.services import Reloader
 
 from ..context import Console
 from ..diff import Line, lines

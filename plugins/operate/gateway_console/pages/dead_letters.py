@@ -140,7 +140,7 @@ def routes(console: Console) -> list[Route]:
             raise Problem(422, "no trigger would get this event: check it first")
         if not to_all and name not in matched:
             raise Problem(422, f"trigger {name} would not get this event: check it first")
-        sources = sources_of(gateway.built).get(dead_letter.broker, [])
+        sources = sources_of(gateway.topology).get(dead_letter.broker, [])
         event = read_event(text.encode(), [s for s in sources if isinstance(s, Reading)][:1])
         event.key, event.trace = dead_letter.event.key, dead_letter.event.trace
         replay = replays.new(Query(ids=frozenset((dead_letter.id,))), 0, request.who, request.peer)
@@ -300,7 +300,7 @@ def _pretty(event: Any) -> str:
 def _explained(console: Console, text: str, dead_letter: DeadLetter) -> dict[str, Any]:
     """What would happen to the event in this text now, at the broker of the dead letter; the deliveries of its own
     trigger come first. Raises `Problem`."""
-    found = explained(text, console.gateway.built, dead_letter.broker or None)
+    found = explained(text, console.gateway.topology, dead_letter.broker or None)
     name = dead_letter.fact("tidegatetrigger")
     found["deliveries"].sort(key=lambda each: (each["name"] != name, not each["matched"]))
     for delivery in found["deliveries"]:

@@ -14,8 +14,6 @@ from gateway_admin.routes import Answer, Problem, Request, Route
 from gateway_inspect.routes import check_names
 from gateway_inspect.why import Wanted
 
-from gateway_core.pipeline.broker import ReadingTrigger
-
 from ..config import HIDDEN
 from ..context import Console
 from ..event_search import AUTOMATIC, Results, Search, asked, search
@@ -40,7 +38,7 @@ def routes(console: Console) -> list[Route]:
         return {
             "title": "Events",
             "asked": wanted,
-            "brokers": [*gateway.built.brokers, *gateway.built.bridges],
+            "brokers": [*gateway.topology.brokers, *gateway.topology.bridges],
             "choice": [],
             "found": None,
             "automatic": False,
@@ -50,7 +48,7 @@ def routes(console: Console) -> list[Route]:
     async def show(request: Request) -> Answer:
         console.recording.look()
         wanted = asked(request, console.hides)
-        check_names(gateway.built, wanted.broker or None, None)
+        check_names(gateway.topology, wanted.broker or None, None)
         shown = values(request, wanted)
         if wanted.faults:
             return html(render(_LIST, request, **shown), 422)
@@ -67,7 +65,7 @@ def routes(console: Console) -> list[Route]:
         """The next step: rows, and what follows them."""
         console.recording.look()
         wanted = asked(request, console.hides)
-        check_names(gateway.built, wanted.broker or None, None)
+        check_names(gateway.topology, wanted.broker or None, None)
         shown = values(request, wanted)
         if wanted.faults:
             raise Problem(422, "; ".join(wanted.faults))
@@ -135,8 +133,8 @@ def routes(console: Console) -> list[Route]:
     async def row(request: Request) -> Answer:
         """The row of an event in a table."""
         name, hides = request.asked("trigger") or "", console.hides
-        trigger = gateway.built.triggers.get(name)
-        sink = trigger.sink if isinstance(trigger, ReadingTrigger) else None
+        trigger = gateway.topology.triggers.get(name)
+        sink = trigger.sink if trigger is not None and trigger.reads else None
         if not isinstance(sink, FindsRows):
             raise Problem(404, f"there is no trigger {name!r} whose table can be read here")
         wanted = asked(request, hides)

@@ -125,7 +125,7 @@ class _Shape:
         key = (status.config.generation, *addresses, *(bridge.source for bridge in status.bridges))
         if key != self._key:
             gateway = self._console.gateway
-            self._key, self._topology = key, topology(gateway.config, gateway.built)
+            self._key, self._topology = key, topology(gateway.config, gateway.topology)
             self.token = f"{crc32(repr(self._topology).encode()):x}"
             self._chosen.clear()
             self.listed.clear()  # pages that are open may list others from now on

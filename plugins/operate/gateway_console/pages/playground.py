@@ -33,13 +33,13 @@ def routes(console: Console) -> list[Route]:
     def asked(request: Request) -> dict[str, Any]:
         """Raises `Problem`."""
         broker = request.form.get("broker") or None
-        check_names(gateway.built, broker, None)
-        return explained(request.form.get("event", ""), gateway.built, broker)
+        check_names(gateway.topology, broker, None)
+        return explained(request.form.get("event", ""), gateway.topology, broker)
 
     def show(request: Request) -> Answer:
         values = {
             "title": "Playground",
-            "brokers": [*gateway.built.brokers, *gateway.built.bridges],
+            "brokers": [*gateway.topology.brokers, *gateway.topology.bridges],
             "event": json.dumps(_EXAMPLE, indent=2),
             "found": None,
         }

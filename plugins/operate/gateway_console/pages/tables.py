@@ -8,7 +8,6 @@ from anyio import to_thread
 from gateway_admin.routes import Answer, Problem, Request, Route
 
 from gateway_core.contract.status import TriggerStatus
-from gateway_core.pipeline.broker import ReadingTrigger
 
 from ..context import Console
 from ..health import health_of
@@ -43,8 +42,8 @@ def routes(console: Console) -> list[Route]:
         }
 
     def sink_of(name: str) -> Any:
-        trigger = gateway.built.triggers.get(name)
-        return trigger.sink if isinstance(trigger, ReadingTrigger) else None
+        trigger = gateway.topology.triggers.get(name)
+        return trigger.sink if trigger is not None and trigger.reads else None
 
     def listed() -> dict[str, Any]:
         found = [line(status) for status in sampler.current.triggers if status.reader is not None]

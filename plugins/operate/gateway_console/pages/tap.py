@@ -37,7 +37,7 @@ def routes(console: Console) -> list[Route]:
 
     def show(request: Request) -> Answer:
         found = {name: request.asked(name) or "" for name in ("filter", "broker", "trigger")}
-        built = gateway.built
+        built = gateway.topology
         values = {
             "title": "Live",
             "asked": found,
@@ -57,7 +57,7 @@ def routes(console: Console) -> list[Route]:
     def tap(request: Request) -> Answer:
         text = (request.asked("filter") or "").strip()
         broker, trigger = request.asked("broker") or None, request.asked("trigger") or None
-        check_names(gateway.built, broker, trigger)
+        check_names(gateway.topology, broker, trigger)
         if fault := _fault(console, text, request):
             raise Problem(422, fault)
         choice = Choice(broker, trigger, (text,) if text else (), held=_MOST_ROWS)

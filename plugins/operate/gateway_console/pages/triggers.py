@@ -132,7 +132,7 @@ def routes(console: Console) -> list[Route]:
         return answer
 
     def tried(request: Request) -> Answer:
-        found = explained(request.form.get("event", ""), gateway.built, trigger=request.params["name"])
+        found = explained(request.form.get("event", ""), gateway.topology, trigger=request.params["name"])
         return html(fragment(_ONE, "tried", request, found=found))
 
     def wanted(request: Request) -> documents.Triggers:
@@ -142,7 +142,7 @@ def routes(console: Console) -> list[Route]:
 
     def show_change(request: Request) -> Answer:
         name = request.asked("name") or ""
-        text = _NEW.format(broker=next(iter(gateway.built.brokers), "default"))
+        text = _NEW.format(broker=next(iter(gateway.topology.brokers), "default"))
         if name:
             text = as_yaml({"triggers": {name: resources.get("triggers", name)["spec"]}})
         noted = seen([name] if name else [])

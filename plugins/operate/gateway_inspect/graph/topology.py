@@ -13,7 +13,8 @@ from gateway_admin.shown import shown
 from gateway_core.contract.capabilities import Replying
 from gateway_core.contract.component import ComponentRef
 from gateway_core.contract.config_model import GatewayConfig
-from gateway_core.runtime.build import Built
+from gateway_core.contract.topology import BridgeView, BrokerView, SourceView
+from gateway_core.contract.topology import Topology as Running
 
 NodeKind = Literal["source", "broker", "trigger", "bridge", "sink", "dead_letter"]
 EdgeKind = Literal["flow", "reply", "dead_letter"]
@@ -58,13 +59,13 @@ def from_document(document: Mapping[str, Any]) -> Topology:
     return Topology(nodes, [Edge(**e) for e in document["edges"]])
 
 
-def topology(config: GatewayConfig, built: Built) -> Topology:
+def topology(config: GatewayConfig, built: Running) -> Topology:
     """The topology of a gateway built from this config; it need not be running."""
     return _Drawer(config, built).draw()
 
 
 class _Drawer:
-    def __init__(self, config: GatewayConfig, built: Built) -> None:
+    def __init__(self, config: GatewayConfig, built: Running) -> None:
         self._config = config
         self._built = built
         self._found = Topology()
@@ -80,25 +81,25 @@ class _Drawer:
             self._trigger(name)
         for name, bridged in self._built.bridges.items():
             config = self._config.bridges[name]
-            self._sinks(f"bridge:{name}", config.sink, bridged.bridge.subscription.sink)
+            self._sinks(f"bridge:{name}", config.sink, bridged.delivery.sink)
             if config.dead_letter is not None:
                 self._dead_letters(f"bridge:{name}", config.dead_letter, bridged.dead_letter)
         return self._found
 
-    def _broker(self, name: str, broker: Any) -> None:
+    def _broker(self, name: str, broker: BrokerView) -> None:
         config = self._config.brokers[name]
         for i, bound_source in enumerate(broker.bound_sources):
             self._source(f"source:{name}/{i}", bound_source, f"broker:{name}")
         self._node(f"broker:{name}", "broker", name, (f"channel {_described(config.channel)}",))
 
-    def _source(self, id: str, bound_source: Any, to: str) -> None:
+    def _source(self, id: str, bound_source: SourceView, to: str) -> None:
         where = getattr(bound_source.source, "address", "") or _described(bound_source.ref, named=False)
         self._node(id, "source", bound_source.ref.name, (where,) if where else ())
         self._edge(id, to)
         if url := _url(where, bound_source.ref):
             self._doors[url] = id
 
-    def _bridge(self, name: str, bridged: Any) -> None:
+    def _bridge(self, name: str, bridged: BridgeView) -> None:
         self._source(f"source:{name}", bridged.bound_source, f"bridge:{name}")
         self._node(f"bridge:{name}", "bridge", name, _filters(self._config.bridges[name]))
 
@@ -110,14 +111,13 @@ class _Drawer:
         self._node(id, "trigger", name, _filters(config))
         self._edge(broker, id)
         trigger = self._built.triggers.get(name)
-        subscription = getattr(trigger, "subscription", None)
-        sink = subscription.sink if subscription is not None else getattr(trigger, "sink", None)
+        sink = trigger.sink if trigger is not None else None
         self._sinks(id, config.subscriber, sink)
         if isinstance(sink, Replying) and sink.replies:
             self._edge(id, broker, "reply")
-        if subscription is not None:
+        if trigger is not None and not trigger.reads:
             dead_letters = config.dead_letter or self._config.brokers[config.broker].dead_letter
-            self._dead_letters(id, dead_letters, getattr(trigger, "dead_letter", None))
+            self._dead_letters(id, dead_letters, trigger.dead_letter)
 
     def _sinks(self, start: str, ref: ComponentRef, sink: Any) -> None:
         where = getattr(sink, "address", "") or _described(ref, named=False)

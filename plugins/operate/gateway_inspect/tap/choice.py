@@ -12,7 +12,7 @@ from pydantic import ValidationError
 
 from gateway_core.contract.clock import SystemClock
 from gateway_core.contract.component import BuildContext, FilterRef
-from gateway_core.contract.configs import Registry
+from gateway_core.contract.components import Components
 from gateway_core.contract.errors import TidegateError
 from gateway_core.contract.filter_values import like
 from gateway_core.contract.filters import all_of, attributes_filter
@@ -40,12 +40,12 @@ class BadFilter(TidegateError):
     """A tap's filter can't be used; the text says why."""
 
 
-def compile_all(texts: Sequence[str], registry: Registry) -> Filter | None:
+def compile_all(texts: Sequence[str], registry: Components) -> Filter | None:
     """The filter for all these texts, None if there are none. Raises `BadFilter`."""
     return all_of([compile_one(text, registry) for text in texts]) if texts else None
 
 
-def compile_one(text: str, registry: Registry) -> Filter:
+def compile_one(text: str, registry: Components) -> Filter:
     """`NAME=VALUE` compares an attribute's text, as a trigger's `filter` does: an empty value requires only that the
     attribute exists, and there are no wildcards. Anything else is a CloudEvents SQL expression. Raises `BadFilter`."""
     pair = _PAIR.fullmatch(text)
@@ -57,7 +57,7 @@ def compile_one(text: str, registry: Registry) -> Filter:
     return attributes_filter({name: value})
 
 
-def _expression(text: str, registry: Registry) -> Filter:
+def _expression(text: str, registry: Components) -> Filter:
     offer = registry.find("filter", "cesql")
     if offer is None:
         raise BadFilter(f"{text!r} is not NAME=VALUE, and no plugin offers the filter cesql")

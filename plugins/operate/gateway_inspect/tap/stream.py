@@ -41,7 +41,7 @@ async def batches(
     number = 0
     try:
         number = await service.gateway.peers.open(service.name, choice, tap.push)
-        yield Batch(workers=len(service.gateway.role.others()) + 1)
+        yield Batch(workers=len(service.gateway.others()) + 1)
         while True:
             with anyio.move_on_after(BEAT_S):
                 await tap.wait()

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from gateway_transport.witness import Origin, Witness, Witnessed
 
-from gateway_core.contract.clock import Clock
 from gateway_core.contract.event import Event
 from gateway_core.contract.interfaces import Filter, Observer
-from gateway_core.pipeline.broker import Trigger
-from gateway_core.runtime.build import Built
+from gateway_core.contract.services import GatewayView
+from gateway_core.contract.topology import Section
 
 from .choice import Choice, Part
 from .tap import Tap
@@ -20,9 +18,9 @@ from .tap import Tap
 class Taps:
     """Attaches taps to the parts of a gateway."""
 
-    def __init__(self, built: Built, clock: Clock) -> None:
-        self._built = built
-        self._clock = clock
+    def __init__(self, gateway: GatewayView) -> None:
+        self._gateway = gateway
+        self._clock = gateway.clock
         self._taps: list[Tap] = []
         self._watching: dict[Observer, Witness | None] = {}
 
@@ -60,25 +58,26 @@ class Taps:
 
     def attach(self) -> None:
         """Attaches the open taps to the parts that they show. Call it when parts or taps have changed."""
-        for part, observed in self._parts():
-            taps = tuple(tap for tap in self._taps if part.shown_by(tap.choice))
-            observed.observe((*self._built.observers, *self._watching, *taps))
+        if self._taps or self._watching:
+            self._gateway.watch(self._observers)
+        else:
+            self._gateway.unwatch(self._observers)
+        self.attach_witnesses()
+
+    def attach_witnesses(self) -> None:
+        """Tells the sources whether somebody wants to know where events come from."""
         witness = self._came if any(self._watching.values()) else None
-        sources = [source for broker in self._built.brokers.values() for source in broker.sources]
-        for source in (*sources, *(bridged.bound_source.source for bridged in self._built.bridges.values())):
-            if isinstance(source, Witnessed):
-                source.witness(witness)
+        built = self._gateway.topology
+        bound = [bound_source for broker in built.brokers.values() for bound_source in broker.bound_sources]
+        for each in (*bound, *(bridged.bound_source for bridged in built.bridges.values())):
+            if isinstance(each.source, Witnessed):
+                each.source.witness(witness)
+
+    def _observers(self, section: Section, name: str) -> Sequence[Observer]:
+        part = Part(section.removesuffix("s"), name)
+        return (*self._watching, *(tap for tap in self._taps if part.shown_by(tap.choice)))
 
     def _came(self, events: Sequence[Event], origin: Origin) -> None:
         for witness in self._watching.values():
             if witness is not None:
                 witness(events, origin)
-
-    def _parts(self) -> Iterator[tuple[Part, Any]]:
-        for broker in self._built.brokers.values():
-            yield Part("broker", broker.name), broker
-        for trigger in self._built.triggers.values():
-            if isinstance(trigger, Trigger):
-                yield Part("trigger", trigger.name), trigger.subscription
-        for bridged in self._built.bridges.values():
-            yield Part("bridge", bridged.name), bridged.bridge

@@ -1,7 +1,7 @@
-"""One step of a running gateway from a config to the next: only what changed is restarted.
+"""The replacement of a running gateway's config by another one: only what changed is restarted.
 
-`plan` finds the changes without applying them; `Step` applies them. A changed trigger passes its cursor to its
-successor; an unchanged source stays open, and feeds whatever is behind it then.
+`plan` finds the changes without applying them; `Replacement` applies them to a draft of what runs. A changed trigger
+passes its cursor to its successor; an unchanged source stays open, and feeds whatever is behind it then.
 """
 
 from __future__ import annotations
@@ -9,27 +9,26 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
-from gateway_core.contract.capabilities import Retains, pulls
-from gateway_core.contract.component_errors import text_of_error
-from gateway_core.contract.config_model import GatewayConfig, TriggerConfig
-from gateway_core.contract.config_node import Place, dotted
-from gateway_core.contract.errors import ConfigError, Fault, StartError
-from gateway_core.contract.interfaces import Admission, Sink
-from gateway_core.contract.owner import Owner
-from gateway_core.contract.tasks import quietly
-from gateway_core.pipeline.bridge import Bridged
-from gateway_core.pipeline.broker import Broker, ReadingTrigger, Trigger
-from gateway_core.pipeline.intake import BoundSource
-from gateway_core.runtime.build import Builder
-from gateway_core.runtime.parts import Parts
-from gateway_core.runtime.status import bridge_status
-
-from .earlier import Earlier
+from ..contract.capabilities import Retains, pulls
+from ..contract.component_errors import text_of_error
+from ..contract.config_model import GatewayConfig, TriggerConfig
+from ..contract.config_node import Place, dotted
+from ..contract.errors import ConfigError, Fault, StartError
+from ..contract.interfaces import Admission, Sink
+from ..contract.owner import Owner
+from ..contract.status import Entry
+from ..contract.tasks import quietly
+from ..pipeline.bridge import Bridged
+from ..pipeline.broker import Broker, ReadingTrigger, Trigger
+from ..pipeline.intake import BoundSource
+from .build import Builder, Built
+from .parts import Parts
 from .rotation import only_secrets_differ
+from .status import bridge_status
 
 log = logging.getLogger("tidegate.reload")
 
@@ -119,25 +118,64 @@ class Fresh:
     admissions: list[tuple[BoundSource, list[Admission]]] = field(default_factory=list)  # of the sources that run
 
 
-class Step:
-    """One step from a config to the next."""
+class Draft:
+    """What runs while a replacement is under way. `built` makes of it what the gateway runs afterwards."""
+
+    def __init__(self, before: Built) -> None:
+        self.brokers = dict(before.brokers)
+        self.triggers = dict(before.triggers)
+        self.bridges = dict(before.bridges)
+        self._before = before
+
+    def built(self, wanted: Mapping[str, TriggerConfig]) -> Built:
+        """As of now; of the `wanted` triggers, those that do not run have no broker."""
+        triggers = dict(self.triggers)
+        orphans = {name: config for name, config in wanted.items() if name not in triggers}
+        return Built(dict(self.brokers), triggers, orphans, dict(self.bridges), self._before.observers)
+
+
+class Replacement:
+    """One change from a config to the next. `counted` is what parts that ended had counted, by section."""
 
     def __init__(
-        self, parts: Parts, builder: Builder, old: GatewayConfig, new: GatewayConfig, earlier: Earlier
+        self,
+        parts: Parts,
+        builder: Builder,
+        before: Built,
+        old: GatewayConfig,
+        new: GatewayConfig,
+        stopping: Callable[[], bool],
     ) -> None:
-        """Raises `ConfigError` or `StartError` without changing anything."""
+        """Raises `ConfigError` or `StartError` without changing anything. Once the gateway is `stopping`, no more parts
+        are replaced."""
         self.changes = plan(old, new)
         self.builder = builder.renewed(new)
         self.failed: dict[Place, str] = {}  # what could not be started
+        self.counted: list[tuple[str, Entry]] = []
         self._parts = parts
-        self._built = parts.built
+        self._before = before
+        self._draft = Draft(before)
         self._old = old
-        self._earlier = earlier
         self._new = new
+        self._stopping = stopping
         self._fresh = self._build()
 
+    def built(self) -> Built:
+        """What runs now."""
+        return self._draft.built(self._new.triggers)
+
+    def kept(self) -> Built:
+        """What ran before, without what the new config does not have."""
+        before, new = self._before, self._new
+        return replace(
+            before,
+            brokers={n: part for n, part in before.brokers.items() if n in new.brokers},
+            triggers={n: part for n, part in before.triggers.items() if n in new.triggers},
+            bridges={n: part for n, part in before.bridges.items() if n in new.bridges},
+        )
+
     def _build(self) -> Fresh:
-        changes, builder, built, fresh = self.changes, self.builder, self._built, Fresh()
+        changes, builder, built, fresh = self.changes, self.builder, self._draft, Fresh()
         fresh.admissions = list(self._admissions())
         for name in changes.brokers["added"]:
             fresh.brokers[name] = builder.broker(name)
@@ -168,15 +206,15 @@ class Step:
 
     def _admissions(self) -> Iterator[tuple[BoundSource, list[Admission]]]:
         make = self.builder.admissions
-        for name in self._built.brokers.keys() & self._new.brokers.keys():
-            for before, bound_source in enumerate(self._built.brokers[name].bound_sources):
+        for name in self._draft.brokers.keys() & self._new.brokers.keys():
+            for before, bound_source in enumerate(self._draft.brokers[name].bound_sources):
                 i = self._place(bound_source, name)
                 found = make(bound_source.ref, ("brokers", name, "ingress", before if i is None else i), name)
                 if i is None:  # until it is stopped: the new policies alone rely on another gate
                     found = [*bound_source.intake.admissions, *found]
                 yield bound_source, found
-        for name in self._built.bridges.keys() & self._new.bridges.keys():
-            bound_source = self._built.bridges[name].bound_source
+        for name in self._draft.bridges.keys() & self._new.bridges.keys():
+            bound_source = self._draft.bridges[name].bound_source
             if bound_source.ref == self._new.bridges[name].source:
                 yield bound_source, make(bound_source.ref, ("bridges", name, "source"), name)
 
@@ -189,49 +227,63 @@ class Step:
     async def run(self) -> None:
         """Applies the changes. `failed` lists what can't be started; the rest runs, whatever a part raises. Channels
         delete no events meanwhile, because triggers that are replaced are detached for a while."""
-        channels = {name: b.channel for name, b in self._built.brokers.items() if isinstance(b.channel, Retains)}
+        channels = {name: b.channel for name, b in self._draft.brokers.items() if isinstance(b.channel, Retains)}
         for channel in channels.values():
             channel.hold(None)
         try:
             await self._apply()
         finally:
             for name, channel in channels.items():
-                if name in self._built.brokers:
+                if name in self._draft.brokers:
                     channel.hold({n for n, trigger in self._new.triggers.items() if trigger.broker == name})
 
     async def _apply(self) -> None:
-        changes, built = self.changes, self._built
         for bound_source, admissions in self._fresh.admissions:  # first: what is closed must not wait
             bound_source.intake.switch_to(bound_source.intake.target, admissions)
-        for name in changes.brokers["changed"]:
+        for name in self.changes.brokers["changed"]:
             await self._hand_over(name)
         await self._close_unwanted()
-        for name in changes.bridges["removed"]:
-            if name in built.bridges:
-                await quietly(partial(self._parts.retire_bridge, built.bridges.pop(name), with_source=True))
-        for name in (*changes.triggers["removed"], *changes.triggers["changed"]):
-            if name in built.triggers:
-                trigger = built.triggers.pop(name)
-                await quietly(partial(self._parts.retire, trigger))
-                self._earlier.keep("triggers", trigger.status())
-        for name in changes.brokers["removed"]:
-            if name in built.brokers:
-                await quietly(partial(self._parts.retire_broker, built.brokers.pop(name)))
-        for name in changes.brokers["changed"]:
-            await self._stop_fetching(name)
-        for name in changes.brokers["changed"]:
-            await self._tried(("brokers", name), self._alter, name)
-        for name, broker in self._fresh.brokers.items():
-            if not await self._tried(("brokers", name), self._open_broker, broker):
-                await self._abandon(broker)
-        for name, trigger in self._fresh.triggers.items():
-            if trigger.broker.name not in self._fresh.brokers:
-                await self._tried(("triggers", name), self._start_trigger, trigger)
-        for name, bridged in self._fresh.bridges.items():
-            await self._tried(("bridges", name), self._start_bridge, bridged)
-        new = self._new
-        self._earlier.forget(lambda section, name: name in getattr(new, section))
-        built.orphans = {n: t for n, t in self._new.triggers.items() if n not in built.triggers}
+        for change in self._in_order():
+            if self._stopping():
+                return
+            await change()
+
+    def _in_order(self) -> Iterator[Callable[[], Awaitable[Any]]]:
+        """What is to be done, in an order that loses nothing: everything else ends before its successor starts."""
+        changes, fresh = self.changes, self._fresh
+        yield from (partial(self._end_bridge, name) for name in changes.bridges["removed"])
+        ended = (*changes.triggers["removed"], *changes.triggers["changed"])
+        yield from (partial(self._end_trigger, name) for name in ended)
+        yield from (partial(self._end_broker, name) for name in changes.brokers["removed"])
+        yield from (partial(self._stop_fetching, name) for name in changes.brokers["changed"])
+        altered = changes.brokers["changed"]
+        yield from (partial(self._tried, ("brokers", name), self._alter, name) for name in altered)
+        yield from (partial(self._begin_broker, broker) for broker in fresh.brokers.values())
+        for name, trigger in fresh.triggers.items():
+            if trigger.broker.name not in fresh.brokers:
+                yield partial(self._tried, ("triggers", name), self._start_trigger, trigger)
+        for name, bridged in fresh.bridges.items():
+            yield partial(self._tried, ("bridges", name), self._start_bridge, bridged)
+
+    async def _end_bridge(self, name: str) -> None:
+        if (bridged := self._draft.bridges.get(name)) is not None:
+            await quietly(partial(self._parts.retire_bridge, bridged, with_source=True))
+            del self._draft.bridges[name]
+
+    async def _end_trigger(self, name: str) -> None:
+        if (trigger := self._draft.triggers.get(name)) is not None:
+            await quietly(partial(self._parts.retire, trigger))
+            del self._draft.triggers[name]
+            self.counted.append(("triggers", trigger.status()))
+
+    async def _end_broker(self, name: str) -> None:
+        if (broker := self._draft.brokers.get(name)) is not None:
+            await quietly(partial(self._parts.retire_broker, broker))
+            del self._draft.brokers[name]
+
+    async def _begin_broker(self, broker: Broker) -> None:
+        if not await self._tried(("brokers", broker.name), self._open_broker, broker):
+            await self._abandon(broker)
 
     def reached(self) -> GatewayConfig:
         """The config that now runs: the new one without what failed, so that the next reload retries it."""
@@ -260,27 +312,27 @@ class Step:
 
     async def _open_broker(self, broker: Broker) -> None:
         await self._parts.start_channel(broker)
-        self._built.brokers[broker.name] = broker
+        self._draft.brokers[broker.name] = broker
         mine = [t for t in self._fresh.triggers.values() if t.broker is broker]
         for trigger in mine:
             await self._parts.attach(trigger)
-            self._built.triggers[trigger.name] = trigger
+            self._draft.triggers[trigger.name] = trigger
         await self._parts.open_channel(broker)
         for trigger in mine:
             await self._parts.begin_reading(trigger)
         await self._parts.open(broker)
 
     async def _abandon(self, broker: Broker) -> None:
-        for trigger in [t for t in self._built.triggers.values() if t.broker is broker]:
-            await quietly(partial(self._parts.retire, self._built.triggers.pop(trigger.name)))
-        self._built.brokers.pop(broker.name, None)
+        for trigger in [t for t in self._draft.triggers.values() if t.broker is broker]:
+            await quietly(partial(self._parts.retire, self._draft.triggers.pop(trigger.name)))
+        self._draft.brokers.pop(broker.name, None)
         await quietly(partial(self._parts.retire_broker, broker))
 
     async def _hand_over(self, name: str) -> None:
         """Lets the new sources of a changed broker take over addresses. This comes before anything waits for
         deliveries: an ingress may change because strangers must not come in any longer. `_alter` tries those that fail
         once more."""
-        broker = self._built.brokers[name]
+        broker = self._draft.brokers[name]
         for bound_source in self._fresh.bound_sources[name]:
             before = [b for b in broker.bound_sources if b not in self._fresh.bound_sources[name]]
             if bound_source in broker.bound_sources:
@@ -299,11 +351,11 @@ class Step:
             return
         gone: list[BoundSource] = []
         for name in self.changes.brokers["removed"]:
-            gone += self._built.brokers[name].bound_sources if name in self._built.brokers else []
+            gone += self._draft.brokers[name].bound_sources if name in self._draft.brokers else []
         for name in self.changes.brokers["changed"]:
             fresh = self._fresh.bound_sources[name]
             if all(bound_source.open or bound_source.alone for bound_source in fresh):
-                gone += [each for each in self._built.brokers[name].bound_sources if each not in fresh]
+                gone += [each for each in self._draft.brokers[name].bound_sources if each not in fresh]
         for bound_source in gone:
             await quietly(partial(self._parts.stop_source, bound_source))
 
@@ -311,14 +363,14 @@ class Step:
         """Stops the sources of a changed broker that fetch their events and are no longer wanted. This comes before any
         source starts: two of one client id, or of one exclusive consumer, would disturb each other. Nothing is lost,
         because the remote side keeps the events meanwhile."""
-        for bound_source in self._built.brokers[name].bound_sources:
+        for bound_source in self._draft.brokers[name].bound_sources:
             if bound_source not in self._fresh.bound_sources[name] and pulls(bound_source.source):
                 await self._parts.stop_source(bound_source)
 
     async def _alter(self, name: str) -> None:
         """Changes the sources and the dead letter of a broker. A source that listens starts before its predecessor
         stops, so that senders find its address open."""
-        broker = self._built.brokers[name]
+        broker = self._draft.brokers[name]
         if name in self._fresh.dead_letters:
             gone, (sink, traced) = broker.dead_letter, self._fresh.dead_letters[name]
             if await self._tried(
@@ -346,13 +398,13 @@ class Step:
 
     async def _start_trigger(self, trigger: Trigger | ReadingTrigger) -> None:
         await self._parts.attach(trigger)
-        self._built.triggers[trigger.name] = trigger
+        self._draft.triggers[trigger.name] = trigger
         await self._parts.begin_reading(trigger)
 
     async def _start_bridge(self, bridged: Bridged) -> None:
         """The new bridge takes over from the one before it, if any, which finishes what it has accepted."""
         await self._parts.start_bridge_sinks(bridged)
-        before = self._built.bridges.get(bridged.name)
+        before = self._draft.bridges.get(bridged.name)
         if before is None:
             await self._parts.start_source(bridged.bound_source)
         elif before.bound_source is bridged.bound_source:
@@ -365,8 +417,7 @@ class Step:
             await self._parts.start_source(bridged.bound_source, instead=gone)
             for bound_source in gone:
                 await self._parts.stop_source(bound_source)
-        self._built.bridges[bridged.name] = bridged
+        self._draft.bridges[bridged.name] = bridged
         if before is not None:
-            ended = self._earlier.follow("bridges", partial(bridge_status, before, False))
             await self._parts.retire_bridge(before, with_source=False)
-            ended()
+            self.counted.append(("bridges", bridge_status(before, False)))

@@ -8,8 +8,8 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from gateway_core.contract.component import ComponentRef, Config
-from gateway_core.contract.config_model import GatewayConfig
+from ..contract.component import ComponentRef, Config
+from ..contract.config_model import GatewayConfig
 
 log = logging.getLogger("tidegate.reload")
 
