@@ -7,10 +7,9 @@ A test's tier is the dearest thing that it starts, and its fixtures say what tha
 from __future__ import annotations
 
 import gc
-import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import suppress
-from typing import Any
 
 import httpx
 import pytest
@@ -19,15 +18,20 @@ from gateway_inspect.cli.installation import build
 from gateway_core.contract.errors import TidegateError
 from tests import budget, forked
 
-pytest_plugins = ["tests.spec_report", "tests.kafka_broker", "tests.servers_shared", "tests.faults.figures"]
+pytest_plugins = [
+    *("tests.limits", "tests.spec_report"),
+    *("tests.kafka_broker", "tests.servers_shared", "tests.faults.figures"),
+]
 
 # the dearest first
 TIERS = {
-    "spark": {"spark", "own_spark", "sink"},
+    "spark": {"spark", "own_spark"},
     "kafka": {"kafka", "own_kafka", "secure_kafka", "strict_kafka"},
     "process": {"processes", "real_time", "mqtt_server", "nats_server", "rabbitmq_server", "redis_server"},
     "unit": set[str](),
 }
+# events of https://docs.python.org/3/library/audit_events.html
+_STARTS = {"subprocess.Popen", "os.fork", "os.forkpty", "os.posix_spawn", "os.exec", "os.system"}
 budget.register_profiles()
 # on a busy machine an answer may take longer than the 5 s that httpx waits; tests of silence set limits of their own
 for phase in ("connect", "read", "write", "pool"):
@@ -123,16 +127,27 @@ def pytest_collection_finish(session: pytest.Session) -> None:
         class_archive.make(java.find())
 
 
+class _Refuses:
+    """Lets no unit test start a process."""
+
+    def __init__(self) -> None:
+        self.active = False
+        sys.addaudithook(self)
+
+    def __call__(self, event: str, _: tuple[object, ...]) -> None:
+        if event in _STARTS and self.active:
+            raise AssertionError("a unit test starts a process; give it the fixture `processes` (tests/conftest.py)")
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
     """Keeps the tiers honest: a test that starts a process and does not say so fails. A hook, for a fixture that runs
     in every test costs more than many of them."""
-    if not item.get_closest_marker("unit"):
+    _refuses.active = item.get_closest_marker("unit") is not None
+    try:
         return (yield)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(subprocess.Popen, "_execute_child", _refused)
-        return (yield)
+    finally:
+        _refuses.active = False
 
 
-def _refused(self: Any, *args: Any, **kwargs: Any) -> None:
-    raise AssertionError("a unit test starts a process; give it the fixture `processes` (tests/conftest.py)")
+_refuses = _Refuses()
