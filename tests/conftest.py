@@ -19,7 +19,7 @@ from gateway_core.contract.errors import TidegateError
 from tests import budget, forked
 
 pytest_plugins = [
-    *("tests.limits", "tests.spec_report"),
+    *("tests.limits", "tests.areas", "tests.spec_report"),
     *("tests.kafka_broker", "tests.servers_shared", "tests.faults.figures"),
 ]
 

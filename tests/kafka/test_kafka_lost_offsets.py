@@ -21,7 +21,7 @@ from gateway_testing.suites.kit import until
 
 from tests.kafka.test_kafka_recreate import recreate
 from tests.kafka.test_kafka_source import Topic
-from tests.kafka_broker import channel_config
+from tests.kafka_broker import TWIN_CLIENTS, channel_config
 
 
 def forget(kafka: KafkaBroker, group: str) -> None:
@@ -47,7 +47,7 @@ def source(kafka: KafkaBroker, folder: Path, name: str, client: str) -> Topic:
 
 @pytest.mark.anyio
 @pytest.mark.spec("SAFE-62")
-@pytest.mark.parametrize("client", ["aiokafka", "confluent"])
+@pytest.mark.parametrize("client", TWIN_CLIENTS)
 async def test_a_source_whose_place_is_forgotten_waits_for_somebody_to_say_where_it_begins(
     kafka: KafkaBroker, tmp_path: Path, client: str
 ) -> None:

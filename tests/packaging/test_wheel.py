@@ -19,6 +19,9 @@ ROOT = Path(__file__).parents[2]
 pytestmark = pytest.mark.usefixtures("processes")
 
 
+pytestmark = pytest.mark.area(name="packaging")
+
+
 def run(*command: object, cwd: Path) -> str:
     """Standard output of a command, which must succeed. Nothing of this environment leads it to the tree."""
     env = {k: v for k, v in os.environ.items() if not k.startswith(("PYTHON", "VIRTUAL_ENV", "TIDEGATE_"))}

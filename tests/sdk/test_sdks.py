@@ -22,7 +22,12 @@ from gateway_testing.subscriber import Received
 
 from tests.sdk.environments import HERE, node_sdk, python_sdk
 
-pytestmark = [pytest.mark.usefixtures("processes"), pytest.mark.xdist_group("sdk"), pytest.mark.timeout(900)]
+pytestmark = [
+    pytest.mark.area(name="sdk"),
+    pytest.mark.usefixtures("processes"),
+    pytest.mark.xdist_group("sdk"),
+    pytest.mark.timeout(900),
+]
 
 Case = dict[str, Any]
 JSON_TYPE = "application/json"
