@@ -11,7 +11,6 @@ import sys
 from collections.abc import Iterator
 from contextlib import suppress
 
-import httpx
 import pytest
 from gateway_inspect.cli.installation import build
 
@@ -33,9 +32,6 @@ TIERS = {
 # events of https://docs.python.org/3/library/audit_events.html
 _STARTS = {"subprocess.Popen", "os.fork", "os.forkpty", "os.posix_spawn", "os.exec", "os.system"}
 budget.register_profiles()
-# on a busy machine an answer may take longer than the 5 s that httpx waits; tests of silence set limits of their own
-for phase in ("connect", "read", "write", "pool"):
-    setattr(httpx._config.DEFAULT_TIMEOUT_CONFIG, phase, 60.0)
 
 
 @pytest.fixture

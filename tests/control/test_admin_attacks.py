@@ -12,7 +12,6 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import anyio
-import httpx
 import pytest
 from anyio.abc import TaskGroup
 from gateway_admin.operators import AdminCallers, Operators
@@ -21,6 +20,7 @@ from gateway_admin.service import AdminService
 from gateway_admin.tokens import Tokens
 from gateway_testing import GatewayProcess
 
+from tests import web
 from tests.command_line import tidegate
 
 CONFIG = "brokers: {default: {ingress: [{http: {listen: '127.0.0.1:0'}}]}}\n"
@@ -98,7 +98,7 @@ def test_no_file_is_read_before_a_component_is_allowed(gateway: GatewayProcess, 
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     spark = f"{{spark: {{path: {tmp_path}/t, json_schema: {{FILE}}}}}}"
-    with httpx.Client(base_url=gateway.admin_url, headers=gateway.admin_headers, timeout=60, trust_env=False) as client:
+    with web.client(base_url=gateway.admin_url, headers=gateway.admin_headers, timeout=60, trust_env=False) as client:
         for file in ("/nowhere", "/etc/passwd", pipe):
             for text in (spark, f"{{fn: {{function: {spark}}}}}"):
                 body = f"subscriber: {text.replace('{FILE}', str(file))}\n"

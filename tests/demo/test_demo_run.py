@@ -13,7 +13,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
 from gateway_demo import accounting, mqtt, sensors
 from gateway_demo.sender import Ledger
@@ -22,6 +21,7 @@ from gateway_java import java
 from gateway_testing import GatewayProcess
 from ruamel.yaml import YAML
 
+from tests import web
 from tests.processes import alive, descendants
 
 CONFIGS = Path(__file__).parents[2] / "configs"
@@ -74,7 +74,7 @@ def test_a_demo_that_is_kept_leaves_its_console_open(tmp_path: Path) -> None:
     process, said = begun(command, tmp_path, "the gateway keeps running")
     assert "Nothing is missing." in said
     link = re.findall(r"look on in the console: (\S+)", said)[-1]
-    with httpx.Client(follow_redirects=True) as browser:
+    with web.client(follow_redirects=True) as browser:
         assert "Log out" in browser.get(link).text
     os.killpg(process.pid, signal.SIGINT)  # as a terminal does
     out, _ = process.communicate(timeout=120)

@@ -10,11 +10,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
 from gateway_java.kafka import KafkaBroker
 from gateway_testing import GatewayProcess
 from tidegate import spark as tide
+
+from tests import web
 
 GATEWAY = 'brokers: {{default: {{ingress: [{{http: {{listen: "127.0.0.1:0"}}}}]{}}}}}\ntriggers: {{}}\n'
 FLIGHT = "carrier STRING, delay INT"
@@ -115,7 +116,7 @@ def test_events_of_a_kafka_channel(spark: Any, kafka: KafkaBroker, tmp_path: Pat
         for n in range(3):
             head = {"ce-specversion": "1.0", "ce-id": str(n), "ce-source": "/s", "ce-type": "t"}
             body = b'{"delay": %d}' % n
-            answer = httpx.post(
+            answer = web.post(
                 g.ingress(), headers={**head, "content-type": "application/json"}, content=body, verify=False
             )
             assert answer.status_code == 202
