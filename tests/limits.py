@@ -12,7 +12,7 @@ from collections.abc import Generator
 from types import FrameType
 
 import pytest
-import pytest_timeout
+import pytest_timeout  # type: ignore[import-untyped]
 
 
 class TimeLimit(SystemExit):

@@ -16,6 +16,7 @@ from gateway_core.config.registry import Registry
 from gateway_core.contract.errors import ConfigError
 from tests import web
 from tests.command_line import tidegate
+from tests.servers_shared import need
 
 BROKER = "brokers: {default: {ingress: [{http: {listen: '127.0.0.1:0'}}]}}\n"
 ALLOWED = f"{BROKER}apply: {{allow: {{environment: [PLACE, OTHER]}}}}\n"
@@ -101,9 +102,9 @@ def test_a_token_that_somebody_else_put_there_is_not_taken(tmp_path: Path, caplo
     assert Tokens(data).holder(token) is not None
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only a superuser can give a file to another user")
 @pytest.mark.spec("AD-01")
 def test_a_token_file_of_another_user_is_not_taken(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    need(os.geteuid() == 0, "only a superuser can give a file to another user")
     data = tmp_path / "data"
     data.mkdir()
     token = write_token(data)

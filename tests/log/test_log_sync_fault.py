@@ -13,8 +13,13 @@ import pytest
 from gateway_testing import GatewayProcess, Received, Subscriber
 
 from tests import web
+from tests.servers_shared import need
 
-pytestmark = [pytest.mark.skipif(sys.platform != "linux", reason="LD_PRELOAD is Linux's")]
+
+@pytest.fixture(autouse=True)
+def linux() -> None:
+    need(sys.platform == "linux", "LD_PRELOAD is Linux's")
+
 
 SHIM = """
 #define _GNU_SOURCE
