@@ -15,10 +15,10 @@ import pytest
 from gateway_inspect.cli.installation import build
 
 from gateway_core.contract.errors import TidegateError
-from tests import budget, forked
+from tests import budget, cost_table, forked
 
 pytest_plugins = [
-    *("tests.limits", "tests.areas", "tests.spec_report"),
+    *("tests.limits", "tests.areas", "tests.cost", "tests.spec_report"),
     *("tests.kafka_broker", "tests.servers_shared", "tests.faults.figures"),
 ]
 
@@ -81,7 +81,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         items[:] = [item for item in items if not _is_pure(item)]
         config.hook.pytest_deselected(items=left_out)
     tiers = {item: tier(item) for item in items}
-    items.sort(key=lambda item: list(TIERS).index(tiers[item]))
+    items.sort(
+        key=lambda item: (list(TIERS).index(tiers[item]), -cost_table.known().get(item.nodeid.partition("::")[0], 0.0))
+    )
     for item, name in tiers.items():
         item.add_marker(name)
         if (group := _group(item)) and not item.get_closest_marker("xdist_group"):
