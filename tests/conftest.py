@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import gc
 import sys
+from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import suppress
 
@@ -74,20 +75,25 @@ def pytest_collection() -> Iterator[None]:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Marks each test with its tier. The dearest run first, so that no core waits for a single one of them in the end;
-    those that share a fixture run in one worker, so that it is made once."""
+    """Marks each test with its tier. The most expensive run first, so that no core waits for one of them at the
+    end; those that share a fixture run in one worker, so that it is made once."""
     if build() == "compiled":
         left_out = [item for item in items if _is_pure(item)]
         items[:] = [item for item in items if not _is_pure(item)]
         config.hook.pytest_deselected(items=left_out)
-    tiers = {item: tier(item) for item in items}
-    items.sort(
-        key=lambda item: (list(TIERS).index(tiers[item]), -cost_table.known().get(item.nodeid.partition("::")[0], 0.0))
-    )
-    for item, name in tiers.items():
+    together: dict[str, set[str]] = defaultdict(set)
+    order = {}
+    for item in items:
+        name = tier(item)
         item.add_marker(name)
         if (group := _group(item)) and not item.get_closest_marker("xdist_group"):
             item.add_marker(pytest.mark.xdist_group(group))
+        file = item.nodeid.partition("::")[0]
+        mark = item.get_closest_marker("xdist_group")
+        order[item] = list(TIERS).index(name), mark.args[0] if mark else file
+        together[order[item][1]].add(file)
+    costs = {group: sum(cost_table.known().get(file, 0.0) for file in files) for group, files in together.items()}
+    items.sort(key=lambda item: (order[item][0], -costs[order[item][1]], order[item][1]))
 
 
 def _is_pure(item: pytest.Item) -> bool:
