@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
+
 import pytest
 
 from tests import areas
@@ -10,13 +12,14 @@ pytest_plugins = ["pytester"]
 
 
 def test_the_paths_of_areas_exist() -> None:
-    missing = [path for paths in areas.areas().values() for path in paths if not (areas.ROOT / path).exists()]
-    assert missing == []
+    for path in {path for paths in areas.areas().values() for path in paths}:
+        assert find_spec(path) if areas.is_package(path) else (areas.ROOT / path).exists(), path
 
 
 def test_an_area_depends_on_its_paths() -> None:
     assert areas.touched(["plugins/gateway_nats/source.py", "README.md"]) == ["sdk"]
     assert areas.touched(["tests/sdk_other/x.py", "CHANGELOG.md"]) == []
+    assert areas.touched(["gateway_core/contract/event.py"]) == ["plugin_packages"]
     assert areas.touched(["requirements/dev.txt"]) == list(areas.areas())
     assert areas.expression(["sdk", "demo"]) == "area(name='sdk') or area(name='demo')"
     assert areas.expression([]) == ""
