@@ -136,10 +136,11 @@ class _Refuses:
 
     def __init__(self) -> None:
         self.active = False
+        self._starts = _STARTS  # the hook is called until the interpreter has gone, when modules are empty
         sys.addaudithook(self)
 
     def __call__(self, event: str, _: tuple[object, ...]) -> None:
-        if event in _STARTS and self.active:
+        if self.active and event in self._starts:
             raise AssertionError("a unit test starts a process; give it the fixture `processes` (tests/conftest.py)")
 
 

@@ -16,10 +16,7 @@ from packaging.requirements import Requirement
 
 ROOT = Path(__file__).parents[2]
 
-pytestmark = pytest.mark.usefixtures("processes")
-
-
-pytestmark = pytest.mark.area(name="packaging")
+pytestmark = [pytest.mark.area(name="packaging"), pytest.mark.usefixtures("processes")]
 
 
 def run(*command: object, cwd: Path) -> str:
