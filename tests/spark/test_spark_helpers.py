@@ -110,6 +110,7 @@ def test_ids_are_random_for_a_batch_and_must_be_given_for_a_stream(spark: Any, l
     assert tide.to_events(stream, "/s", "t", id="id", data=["subject"]).isStreaming
 
 
+@pytest.mark.area(name="spark_more")
 def test_events_of_a_kafka_channel(spark: Any, kafka: KafkaBroker, tmp_path: Path) -> None:
     channel = f"{{kafka: {{bootstrap: '{kafka.bootstrap}', topic: helpers}}}}"
     with GatewayProcess(GATEWAY.format(f", channel: {channel}"), tmp_path) as g:

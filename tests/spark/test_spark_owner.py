@@ -21,9 +21,9 @@ from gateway_core.contract.event import Event
 from tests.spark.conftest import Log
 
 pytestmark = [pytest.mark.spec("SAFE-85"), pytest.mark.timeout(600)]
-# a Delta table takes twice the time: of each test here, its form is in the area; the one of a deleted table is not
+# a Delta table takes twice the time
 formats = pytest.mark.parametrize(
-    "format", ["parquet", pytest.param("delta", marks=pytest.mark.area(name="spark_formats"))]
+    "format", ["parquet", pytest.param("delta", marks=pytest.mark.area(name="spark_more"))]
 )
 
 
@@ -122,7 +122,7 @@ def test_a_renamed_trigger_continues_its_table_only_if_told_and_has_each_event_o
     assert queries.ids(old, refused) == [2, 5, 7]
 
 
-@pytest.mark.parametrize("format", ["parquet", "delta"])
+@formats
 def test_a_deleted_table_is_not_begun_anew_unnoticed(queries: Queries, format: str) -> None:
     job = queries.job("one", format=format)
     queries.send('{"n": 1}')
@@ -154,6 +154,7 @@ def test_a_table_that_is_behind_its_checkpoint_is_noticed(queries: Queries, tmp_
     assert queries.ids(job) == [1, 2]
 
 
+@pytest.mark.area(name="spark_more")
 @formats
 def test_tables_by_type_are_taken_over_with_their_names_and_inferred_types(
     queries: Queries, tmp_path: Path, format: str
@@ -180,6 +181,7 @@ def test_tables_by_type_are_taken_over_with_their_names_and_inferred_types(
         queries.run(new)
 
 
+@pytest.mark.area(name="spark_more")
 def test_a_table_moves_with_its_log_and_takes_all_of_another_log(
     queries: Queries, make_log: Callable[[Path], Log], tmp_path: Path
 ) -> None:
@@ -215,6 +217,7 @@ def forget(spark: Any, table: str, format: str) -> None:
         spark.sql(f"ALTER TABLE delta.`{table}` UNSET TBLPROPERTIES ('tidegate.owner')")
 
 
+@pytest.mark.area(name="spark_more")
 @formats
 def test_a_table_of_an_earlier_version_goes_on_with_its_query(queries: Queries, format: str) -> None:
     job = queries.job("one", format=format)
