@@ -1,6 +1,6 @@
 # Every job of this tree. All need only Python 3.11.2+; the first one that is run makes .venv (tools/bootstrap.sh).
 .DEFAULT_GOAL := help
-.PHONY: notebook help demo demo-kafka test test-all quick fuzz soak oldest check conformance simulate bench docs screenshots lock
+.PHONY: notebook help demo demo-kafka test test-areas test-cost test-all quick fuzz soak oldest check conformance simulate bench docs screenshots lock
 
 BIN := .venv/bin
 READY := .venv/.ready
@@ -36,7 +36,17 @@ demo-kafka: $(READY)  ## the same through a Kafka broker and a Spark cluster, bo
 test: $(BUILT)  ## every requirement, through real processes, Kafka and Spark
 	@$(BIN)/python tools/fetch.py
 	@$(BIN)/python -m tests.console.browser
-	$(SPREAD) -m "not full" $(ARGS)
+	$(SPREAD) -m "not full and not area" $(ARGS)
+
+SINCE ?= main
+test-areas: $(BUILT)  ## what make test leaves out of the areas (tests/areas.toml) in which files differ from SINCE=main
+	@$(BIN)/python tools/fetch.py
+	@areas=$$($(BIN)/python -m tests.areas $(SINCE)) && if [ -n "$$areas" ]; then $(SPREAD) -m "not full and ($$areas)" $(ARGS); fi
+
+test-cost: $(BUILT)  ## make test in one process, and write tests/cost.toml: the CPU seconds of each folder, file and fixture
+	@$(BIN)/python tools/fetch.py
+	@$(BIN)/python -m tests.console.browser
+	$(PYTEST) -m "not full and not area" --cost tests/cost.toml $(ARGS)
 
 test-all: $(BUILT)  ## the same with the long forms (marked "full"), and properties with five times the examples
 	@$(BIN)/python tools/fetch.py
@@ -44,7 +54,7 @@ test-all: $(BUILT)  ## the same with the long forms (marked "full"), and propert
 	$(SPREAD) $(ALL) $(ARGS)
 
 quick: $(BUILT)  ## what starts no process and takes little CPU time, in about half a minute
-	$(PYTEST) -n 2 -m "unit and not full and not twin and not slow" --hypothesis-profile quick $(ARGS)
+	$(PYTEST) -n 2 -m "unit and not full and not area and not twin and not slow" --hypothesis-profile quick $(ARGS)
 
 soak: $(READY)  ## HOURS=8 or MINUTES=10: gateways under load while a fault comes every few seconds; ends with a report
 	@$(BIN)/python tools/fetch.py
@@ -57,7 +67,7 @@ oldest: $(READY)  ## the unit tests with the oldest dependencies that pyproject.
 	$(BIN)/python -m venv --clear .venv-oldest
 	.venv-oldest/bin/python -m pip install -q --disable-pip-version-check -r requirements/oldest.txt
 	.venv-oldest/bin/python -m pip install -q --disable-pip-version-check --no-deps --no-build-isolation -e . -e ./dev
-	.venv-oldest/bin/python -m pytest -n 2 -m "unit and not full" --hypothesis-profile quick $(ARGS)
+	.venv-oldest/bin/python -m pytest -n 2 -m "unit and not full and not area" --hypothesis-profile quick $(ARGS)
 
 check: $(READY)  ## lint, format and types
 	$(BIN)/ruff check .

@@ -7,31 +7,32 @@ A test's tier is the dearest thing that it starts, and its fixtures say what tha
 from __future__ import annotations
 
 import gc
-import subprocess
+import sys
+from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import suppress
-from typing import Any
 
-import httpx
 import pytest
 
 from gateway_core.cli.installation import build
 from gateway_core.contract.errors import TidegateError
-from tests import budget, forked
+from tests import budget, cost_table, forked
 
-pytest_plugins = ["tests.spec_report", "tests.kafka_broker", "tests.servers_shared", "tests.faults.figures"]
+pytest_plugins = [
+    *("tests.limits", "tests.areas", "tests.cost", "tests.spec_report"),
+    *("tests.kafka_broker", "tests.servers_shared", "tests.faults.figures"),
+]
 
 # the dearest first
 TIERS = {
-    "spark": {"spark", "own_spark", "sink"},
+    "spark": {"spark", "own_spark"},
     "kafka": {"kafka", "own_kafka", "secure_kafka", "strict_kafka"},
     "process": {"processes", "real_time", "mqtt_server", "nats_server", "rabbitmq_server", "redis_server"},
     "unit": set[str](),
 }
+# events of https://docs.python.org/3/library/audit_events.html
+_STARTS = {"subprocess.Popen", "os.fork", "os.forkpty", "os.posix_spawn", "os.exec", "os.system"}
 budget.register_profiles()
-# on a busy machine an answer may take longer than the 5 s that httpx waits; tests of silence set limits of their own
-for phase in ("connect", "read", "write", "pool"):
-    setattr(httpx._config.DEFAULT_TIMEOUT_CONFIG, phase, 60.0)
 
 
 @pytest.fixture
@@ -74,18 +75,25 @@ def pytest_collection() -> Iterator[None]:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Marks each test with its tier. The dearest run first, so that no core waits for a single one of them in the end;
-    those that share a fixture run in one worker, so that it is made once."""
+    """Marks each test with its tier. The most expensive run first, so that no core waits for one of them at the
+    end; those that share a fixture run in one worker, so that it is made once."""
     if build() == "compiled":
         left_out = [item for item in items if _is_pure(item)]
         items[:] = [item for item in items if not _is_pure(item)]
         config.hook.pytest_deselected(items=left_out)
-    tiers = {item: tier(item) for item in items}
-    items.sort(key=lambda item: list(TIERS).index(tiers[item]))
-    for item, name in tiers.items():
+    together: dict[str, set[str]] = defaultdict(set)
+    order = {}
+    for item in items:
+        name = tier(item)
         item.add_marker(name)
         if (group := _group(item)) and not item.get_closest_marker("xdist_group"):
             item.add_marker(pytest.mark.xdist_group(group))
+        file = item.nodeid.partition("::")[0]
+        mark = item.get_closest_marker("xdist_group")
+        order[item] = list(TIERS).index(name), mark.args[0] if mark else file
+        together[order[item][1]].add(file)
+    costs = {group: sum(cost_table.known().get(file, 0.0) for file in files) for group, files in together.items()}
+    items.sort(key=lambda item: (order[item][0], -costs[order[item][1]], order[item][1]))
 
 
 def _is_pure(item: pytest.Item) -> bool:
@@ -123,16 +131,28 @@ def pytest_collection_finish(session: pytest.Session) -> None:
         class_archive.make(java.find())
 
 
+class _Refuses:
+    """Lets no unit test start a process."""
+
+    def __init__(self) -> None:
+        self.active = False
+        self._starts = _STARTS  # the hook is called until the interpreter has gone, when modules are empty
+        sys.addaudithook(self)
+
+    def __call__(self, event: str, _: tuple[object, ...]) -> None:
+        if self.active and event in self._starts:
+            raise AssertionError("a unit test starts a process; give it the fixture `processes` (tests/conftest.py)")
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
     """Keeps the tiers honest: a test that starts a process and does not say so fails. A hook, for a fixture that runs
     in every test costs more than many of them."""
-    if not item.get_closest_marker("unit"):
+    _refuses.active = item.get_closest_marker("unit") is not None
+    try:
         return (yield)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(subprocess.Popen, "_execute_child", _refused)
-        return (yield)
+    finally:
+        _refuses.active = False
 
 
-def _refused(self: Any, *args: Any, **kwargs: Any) -> None:
-    raise AssertionError("a unit test starts a process; give it the fixture `processes` (tests/conftest.py)")
+_refuses = _Refuses()

@@ -19,8 +19,9 @@ from tests.kafka_shared import PROPERTIES, shared_broker
 if TYPE_CHECKING:
     from confluent_kafka import Producer
 
-# End to end one client does for `make test`: that both do the same, the tests in tests/kafka show
+# End to end one client does, and for `make test` everywhere: that both do the same, the tests in tests/kafka show
 CLIENTS = ("aiokafka", pytest.param("confluent", marks=pytest.mark.full))
+TWIN_CLIENTS = ("aiokafka", pytest.param("confluent", marks=pytest.mark.area(name="kafka_second_client")))
 
 CHANNEL = """
 brokers:

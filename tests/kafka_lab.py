@@ -11,6 +11,7 @@ import httpx
 from gateway_testing import GatewayProcess, Subscriber
 from gateway_testing.subscriber import Received
 
+from tests import web
 from tests.kafka_broker import producer
 from tests.kafka_console import Follower, RawRecord
 
@@ -78,7 +79,7 @@ class Lab:
         return f"{self.client}-{self._ids}"
 
     def post(self, bridge: str, headers: Mapping[str, str], body: bytes = b"") -> httpx.Response:
-        return httpx.post(self.gateway.ingress(bridge), headers=headers, content=body, timeout=60, verify=False)
+        return web.post(self.gateway.ingress(bridge), headers=headers, content=body, timeout=60, verify=False)
 
     def post_binary(self, bridge: str, body: bytes = b"", **attributes: str) -> str:
         """Posts an event in binary mode; its id. `content_type` is a header of its own."""

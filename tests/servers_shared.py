@@ -23,6 +23,17 @@ KEEPER = Path(__file__).with_name("server_keeper.py")
 MISSING = "missing"
 
 
+class Lacks(Exception):
+    """The machine or its user has not what the test needs, and nobody can bring it: another system, or a right. The
+    test is missing, with `--all-servers`, too."""
+
+
+def need(there: bool, what: str) -> None:
+    """Raises `Lacks` if it is not there."""
+    if not there:
+        raise Lacks(what)
+
+
 @contextmanager
 def shared(name: str, of_worker: Path) -> Iterator[servers.Server]:
     """The server of the run: the worker whose folder this is may be one of several."""
@@ -73,7 +84,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Iterator[None]:
     report: Any = yield
-    if call.excinfo and isinstance(call.excinfo.value, servers.Missing) and not item.config.getoption("--all-servers"):
+    missing = (Lacks,) if item.config.getoption("--all-servers") else (Lacks, servers.Missing)
+    if call.excinfo and isinstance(call.excinfo.value, missing):
         report.outcome = "skipped"
         report.longrepr = (str(item.path), (item.location[1] or 0) + 1, str(call.excinfo.value))
         report.user_properties = [*report.user_properties, (MISSING, str(call.excinfo.value))]

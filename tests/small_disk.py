@@ -10,6 +10,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 INSIDE = "TIDEGATE_TEST_OWN_MOUNTS"
+PASSED_ELSEWHERE = Path("passed in namespaces of its own")
+"""In place of a disk: `run_where_it_may_mount` has run the test, so it need not run again (tests/log/conftest.py)."""
 
 
 def mounts(where: Path) -> bool:

@@ -141,14 +141,18 @@ def _name(test: str, proof: Proof) -> str:
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--conformance", metavar="FILE", help="write the table of requirements and their tests to FILE")
+    parser.addoption("--every-requirement", action="store_true", help="fail if no passed test proves a requirement")
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    config.pluginmanager.register(SpecReport(config.getoption("--conformance")), "tidegate-spec-report")
+    config.pluginmanager.register(
+        SpecReport(config.getoption("--conformance"), config.getoption("--every-requirement")), "tidegate-spec-report"
+    )
 
 
 class SpecReport:
-    def __init__(self, target: str | None) -> None:
+    def __init__(self, target: str | None, every: bool) -> None:
+        self.every = every
         self.catalogue = load()
         self.ledger = Ledger()
         self.target = Path(target) if target else None
@@ -182,7 +186,18 @@ class SpecReport:
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         self.ledger.add(report)
 
+    def _without_proof(self) -> list[str]:
+        found = self.ledger.by_requirement()
+        return [id for id in self.catalogue if not any(proof.passed for proof in found.get(id, {}).values())]
+
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        in_worker = hasattr(session.config, "workerinput")
+        if self.every and not in_worker and session.exitstatus == pytest.ExitCode.OK and self._without_proof():
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        if self.every and (ids := self._without_proof()):
+            terminalreporter.write_line(f"no test that passed proves {', '.join(ids)}", red=True)
         if self.target is None:
             return
         page = table(self.ledger, self.catalogue)

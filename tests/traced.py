@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import anyio
-import httpx
 from anyio.from_thread import start_blocking_portal
 from gateway_otel.tracer import OtelTracer
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
@@ -26,6 +25,7 @@ from gateway_core.contract.interfaces import Observer
 from gateway_core.contract.settings import Settings
 from gateway_core.contract.status import GatewayStatus
 from gateway_core.runtime.gateway import Gateway
+from tests import web
 
 LIMIT_S = 60.0
 OBSERVED = "observers: [traced]\n"
@@ -154,7 +154,7 @@ def binary(id: str = "1", **more: str) -> dict[str, str]:
 
 
 def post(url: str, headers: Mapping[str, str], body: bytes = b"") -> int:
-    return httpx.post(url, headers=headers, content=body, verify=False).status_code
+    return web.post(url, headers=headers, content=body, verify=False).status_code
 
 
 def says(span: ReadableSpan, wanted: Mapping[str, Any]) -> None:

@@ -17,6 +17,7 @@ from gateway_core.config.load import load_all
 from gateway_core.config.registry import Registry
 from gateway_core.contract.settings import Settings
 from gateway_core.runtime.gateway import Gateway
+from tests import web
 from tests.oidc.issuer import AUDIENCE, OwnIssuer, ec_key, rsa_key
 
 EVENT = {"ce-specversion": "1.0", "ce-id": "1", "ce-source": "/shop", "ce-type": "order.placed"}
@@ -72,7 +73,7 @@ async def started(lab: Lab) -> AsyncIterator[Lab]:
         tasks.start_soon(gateway.run, stop, ready)
         with anyio.fail_after(60):
             await ready.wait()
-        async with httpx.AsyncClient(base_url=gateway.ingress["default"][0], timeout=60, verify=False) as client:
+        async with web.async_client(base_url=gateway.ingress["default"][0], timeout=60, verify=False) as client:
             lab.client = client
             yield lab
         stop.set()

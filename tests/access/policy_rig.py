@@ -24,6 +24,7 @@ from gateway_core.contract.identity import Identity
 from gateway_core.contract.interfaces import Filter
 from gateway_core.contract.settings import Settings
 from gateway_core.runtime.gateway import Gateway
+from tests import web
 from tests.in_process import started
 
 
@@ -161,7 +162,7 @@ async def running(text: str, folder: Path) -> AsyncIterator[tuple[Rig, httpx.Asy
     registry.add("parts", parts)
     settings = Settings(data_dir=folder / "data", admin="off", drain_timeout_s=5)
     gateway = Gateway(_loaded(text, folder, registry), settings, registry, SystemClock())
-    async with httpx.AsyncClient(verify=False, timeout=60) as client, started(gateway):
+    async with web.async_client(verify=False, timeout=60) as client, started(gateway):
         yield Rig(gateway, registry, folder, parts.sink), client
 
 

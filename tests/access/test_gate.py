@@ -30,6 +30,7 @@ from gateway_core.contract.identity import Identity
 from gateway_core.contract.interfaces import Accepted, Admission
 from gateway_core.contract.settings import Settings
 from gateway_core.runtime.gateway import Gateway
+from tests import web
 from tests.auth.rig import ingress
 from tests.in_process import started
 
@@ -156,7 +157,7 @@ async def running(registry: Registry, folder: Path, options: str) -> AsyncIterat
     gateway = Gateway(config, Settings(data_dir=folder / "data", admin="off"), registry)
     async with started(gateway):
         url = gateway.ingress["default"][0]
-        async with httpx.AsyncClient(base_url=url, headers=EVENT, verify=False, timeout=30) as client:
+        async with web.async_client(base_url=url, headers=EVENT, verify=False, timeout=30) as client:
             yield gateway, client
 
 
@@ -285,7 +286,7 @@ async def test_http2_shows_authenticators_the_same_request(registry: Registry, t
     registry.add("noting", Plugin([noting]))
     async with running(registry, tmp_path, "server: hypercorn, authenticate: [noting]") as (gateway, client):
         url = gateway.ingress["default"][0]
-        async with httpx.AsyncClient(http1=False, http2=True, headers=EVENT, verify=False) as second:
+        async with web.async_client(http1=False, http2=True, headers=EVENT, verify=False) as second:
             for target in (url, f"{url}?key=a%20b&x=1&x=?", f"{url}?&"):
                 for chosen in (client, second):
                     headers = [("x-name", "a"), ("X-Twice", "1"), ("x-twice", "2"), ("cookie", "a=1; b=2")]

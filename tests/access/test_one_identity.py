@@ -147,6 +147,7 @@ VERSIONS = {
 FORMS = ["structured", "ce-", "ce_"]
 
 
+@pytest.mark.slow
 @pytest.mark.spec("SAFE-100")
 @examples(300)
 @example("released", "structured", {"AuthID": FORGED}, {"authid": FORGED}, False)

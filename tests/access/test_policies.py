@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import anyio
-import httpx
 import pytest
 from gateway_access.policies import admission
 from gateway_scenario.files import find_cases
@@ -19,6 +18,7 @@ from gateway_core.contract.clock import SystemClock
 from gateway_core.contract.component import BuildContext
 from gateway_core.contract.errors import ConfigError
 from gateway_core.pipeline.broker import Trigger
+from tests import web
 from tests.access.policy_rig import config, load_text, running
 from tests.oidc.issuer import AUDIENCE, OwnIssuer
 
@@ -269,7 +269,7 @@ async def test_a_reload_holds_for_connections_that_are_open(where: str, tmp_path
     async with running(loose, tmp_path) as (rig, _):
 
         async def send(who: str) -> None:
-            async with httpx.AsyncClient(verify=False, timeout=60) as client:
+            async with web.async_client(verify=False, timeout=60) as client:
                 while not done:
                     answers[who].append((await rig.post(client, who, {})).status_code)
 

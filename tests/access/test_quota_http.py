@@ -26,6 +26,7 @@ from gateway_core.contract.identity import ANONYMOUS, Identity
 from gateway_core.contract.settings import Settings
 from gateway_core.contract.status import GatewayStatus
 from gateway_core.runtime.gateway import Gateway
+from tests import web
 from tests.in_process import started
 from tests.metrics.scrape import faults, parsed
 from tests.twins import twins
@@ -118,7 +119,7 @@ async def running(
     gateway = Gateway(config, Settings(data_dir=folder / "data", admin="off"), registry, clock)
     async with started(gateway):
         url = gateway.ingress["default"][0]
-        async with httpx.AsyncClient(base_url=url, verify=False, timeout=60) as client:
+        async with web.async_client(base_url=url, verify=False, timeout=60) as client:
             yield Running(gateway, client, clock)
 
 

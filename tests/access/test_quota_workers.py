@@ -5,10 +5,10 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
-import httpx
 import pytest
 from gateway_testing import GatewayProcess
 
+from tests import web
 from tests.ledger import free_port
 from tests.metrics.scrape import scrape
 
@@ -37,7 +37,7 @@ def test_two_workers_let_no_more_in_than_one(tmp_path: Path) -> None:
 
         def post(number: int) -> int:
             """On a connection of its own: the kernel gives it to a worker."""
-            return httpx.post(url, headers={**headers, "ce-id": str(number)}, verify=False).status_code
+            return web.post(url, headers={**headers, "ce-id": str(number)}, verify=False).status_code
 
         answers = [post(number) for number in range(SENT)]
         assert set(answers) == {202, 429}

@@ -17,6 +17,7 @@ import pytest
 import trustme
 from gateway_testing import GatewayProcess
 
+from tests import web
 from tests.access.certificates import CN, KIND, client_pem, server_files, trusting
 
 pytestmark = pytest.mark.usefixtures("processes")
@@ -75,7 +76,7 @@ class Sender(threading.Thread):
     def post(self, id: str, secret: str | None = None, tls: ssl.SSLContext | None = None) -> int:
         signature = hmac.new((secret or self.secret).encode(), b"{}", hashlib.sha256).hexdigest()
         event = {"ce-specversion": "1.0", "ce-id": id, "ce-source": "/s", "ce-type": "t", "x-sig": signature}
-        with httpx.Client(verify=self.tls if tls is None else tls, timeout=60) as client:
+        with web.client(verify=self.tls if tls is None else tls, timeout=60) as client:
             return client.post(self.url, headers=event, content=b"{}").status_code
 
 

@@ -11,10 +11,10 @@ import time
 from pathlib import Path
 from random import Random
 
-import httpx
 import pytest
 from gateway_testing import GatewayProcess, Subscriber
 
+from tests import web
 from tests.access.test_secrecy import assert_hidden
 from tests.ledger import body_of, headers
 from tests.planted import install
@@ -137,9 +137,7 @@ def test_a_running_gateway_shows_no_secret(tmp_path: Path) -> None:
                 while tap.poll() is None:  # until it has subscribed
                     assert time.monotonic() < end
                     number += 1
-                    answer = httpx.post(
-                        gateway.ingress(), content=body_of(number), headers=headers(number), verify=False
-                    )
+                    answer = web.post(gateway.ingress(), content=body_of(number), headers=headers(number), verify=False)
                     assert answer.status_code == 202
                     time.sleep(0.5)
                 seen["tap"] = tap.communicate()[0]

@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-import httpx
 import pytest
 from gateway_testing import GatewayProcess, Subscriber
 
 from gateway_core.config.load import load
 from gateway_core.config.registry import Registry
 from gateway_core.runtime.rotation import only_secrets_differ
+from tests import web
 from tests.command_line import tidegate
 from tests.ledger import body_of, headers
 
@@ -65,7 +65,7 @@ def test_a_changed_secret_is_used_without_a_restart(tmp_path: Path) -> None:
             def sent_token() -> str:
                 nonlocal number
                 number += 1
-                assert httpx.post(
+                assert web.post(
                     gateway.ingress(), content=body_of(number), headers=headers(number), verify=False
                 ).is_success
                 gateway.wait_until(lambda: len([r for r in s.requests if r.path == "/rotated"]) == number)

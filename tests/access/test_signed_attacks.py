@@ -23,6 +23,7 @@ import trustme
 from gateway_testing import GatewayProcess
 from standardwebhooks import Webhook
 
+from tests import web
 from tests.access.certificates import CN, KIND, ORGANIZATION, client_pem, server_files, trusting
 
 pytestmark = [pytest.mark.usefixtures("processes"), pytest.mark.xdist_group("signed_attacks")]
@@ -88,7 +89,7 @@ class Site:
         pairs = list(headers.items()) if isinstance(headers, dict) else headers
         event = {"x-id": "1"} if broker in ("hmac", "webhooks") else EVENT
         http2 = broker == "http2"
-        with httpx.Client(verify=tls or False, timeout=60, http1=not http2, http2=http2) as client:
+        with web.client(verify=tls or False, timeout=60, http1=not http2, http2=http2) as client:
             answer = client.post(self.gateway.ingress(broker), headers=[*event.items(), *pairs], content=body)
         return answer.status_code, answer.text
 

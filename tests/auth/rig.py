@@ -12,6 +12,7 @@ import httpx
 from gateway_testing.suites import Kit, MemoryIntake
 
 from gateway_core.contract.event import Event
+from tests import web
 
 EVENT = b'{"specversion":"1.0","id":"1","source":"/s","type":"t"}'
 STRUCTURED = ("content-type", "application/cloudevents+json")
@@ -51,7 +52,7 @@ async def ingress(kit: Kit, *authenticate: dict[str, Any], **options: Any) -> As
     source: Any = kit.source("http", {"listen": "127.0.0.1:0", "authenticate": list(authenticate), **options})
     intake = MemoryIntake()
     limits = httpx.Limits(max_connections=200)
-    client = httpx.AsyncClient(verify=False, limits=limits, timeout=60)
+    client = web.async_client(verify=False, limits=limits, timeout=60)
     async with anyio.create_task_group() as tasks, client:
         await source.start(intake, tasks)
         try:

@@ -10,11 +10,12 @@ from collections import Counter
 from pathlib import Path
 from urllib.parse import urlsplit
 
-import httpx
 import pytest
 from gateway_auth.keys import add_key, remove_keys
 from gateway_auth.passwords import hash_of, set_password
 from gateway_testing import GatewayProcess
+
+from tests import web
 
 pytestmark = pytest.mark.usefixtures("processes")
 
@@ -78,7 +79,7 @@ class Senders:
 
 
 def status(url: str, key: str) -> int:
-    return httpx.post(url, content=EVENT % "probe", headers={**KIND, "x-api-key": key}, verify=False).status_code
+    return web.post(url, content=EVENT % "probe", headers={**KIND, "x-api-key": key}, verify=False).status_code
 
 
 @pytest.fixture
@@ -127,7 +128,7 @@ def test_no_credential_is_shown_anywhere(gateway: GatewayProcess, tmp_path: Path
         url = gateway.ingress()
         seen: list[str] = []
         bad = '{"specversion":"1.0","id":"1","source":"/s"}'
-        with httpx.Client(verify=False) as client:
+        with web.client(verify=False) as client:
             for body in (EVENT % "1", bad):
                 for credentials in (key, wrong):
                     for target, headers in (

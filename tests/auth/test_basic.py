@@ -13,6 +13,7 @@ from gateway_testing.suites import Kit
 
 from gateway_core.contract.event import Message
 from gateway_core.contract.identity import Identity
+from tests import web
 from tests.auth.rig import EVENT, STRUCTURED, Ingress, basic, ingress
 
 pytestmark = pytest.mark.anyio
@@ -121,7 +122,7 @@ async def test_a_flood_from_one_address_keeps_out_no_new_sender_from_another(kit
             refused.set()
 
         transport = httpx.AsyncHTTPTransport(local_address="127.0.0.2")
-        async with httpx.AsyncClient(transport=transport, timeout=60) as elsewhere, anyio.create_task_group() as flood:
+        async with web.async_client(transport=transport, timeout=60) as elsewhere, anyio.create_task_group() as flood:
             for number in range(20):
                 flood.start_soon(guess, number)
             await refused.wait()

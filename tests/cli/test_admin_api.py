@@ -15,6 +15,7 @@ from gateway_serving.address import split_address
 
 from gateway_core.contract.errors import StartError
 from gateway_core.contract.status import GatewayStatus
+from tests import web
 
 pytestmark = pytest.mark.anyio
 
@@ -33,7 +34,7 @@ async def serving(admin: Admin, address: str = "127.0.0.1:0") -> AsyncIterator[h
     async with anyio.create_task_group() as tasks:
         url = await admin.start(address, tasks)
         try:
-            async with httpx.AsyncClient(base_url=url, verify=False) as client:
+            async with web.async_client(base_url=url, verify=False) as client:
                 yield client
         finally:
             await admin.stop()

@@ -344,6 +344,7 @@ def file_line(event: Event) -> bytes:
     return event_json.dump(event)
 
 
+@pytest.mark.slow
 @pytest.mark.spec("SAFE-121")
 def test_letters_of_a_file_sink_are_imported_once(tidegate, bury, tmp_path: Path) -> None:
     bury(letter("0"))

@@ -13,13 +13,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
 from gateway_inspect.cli.top import tables
 from gateway_inspect.rates import between, quantile
 from gateway_testing.process import GatewayProcess
 
 from gateway_core.contract.status import BOUNDS_S, GatewayStatus
+from tests import web
 
 ZEROS = dict.fromkeys(("accepted", "refused", "unrouted", "delivered", "attempts", "retried", "dead_lettered"), 0)
 
@@ -138,7 +138,7 @@ def command(gateway: GatewayProcess, *args: str) -> list[str]:
 
 def send(gateway: GatewayProcess, id: str) -> None:
     headers = {"ce-specversion": "1.0", "ce-id": id, "ce-source": "/s", "ce-type": "t"}
-    assert httpx.post(gateway.ingress(), headers=headers, verify=False).status_code == 202
+    assert web.post(gateway.ingress(), headers=headers, verify=False).status_code == 202
 
 
 @pytest.mark.usefixtures("processes")

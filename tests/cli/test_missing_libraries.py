@@ -87,7 +87,7 @@ def test_every_optional_library_has_a_config_here() -> None:
 
 @pytest.mark.spec("SAFE-97")
 @pytest.mark.usefixtures("processes")
-@pytest.mark.parametrize("extra", [*USES, "all"])
+@pytest.mark.parametrize("extra", ["all", *(pytest.param(name, marks=pytest.mark.full) for name in USES)])
 def test_a_library_that_is_missing_breaks_no_command_of_another(extra: str, tmp_path: Path) -> None:
     gone = [m for libraries in LIBRARIES.values() for m in libraries] if extra == "all" else LIBRARIES[extra]
     plain = tmp_path / "plain.yaml"

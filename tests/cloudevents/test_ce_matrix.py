@@ -148,6 +148,7 @@ def test_a_batch_keeps_every_events_version(make_codec: Any, data: st.DataObject
     assert codec.decode(Message([(b"content-type", b"application/cloudevents-batch+json")], body)) == sent
 
 
+@pytest.mark.slow
 @pytest.mark.spec("BR-11", "BR-16", "CE1-07")
 @pytest.mark.parametrize("version", RECIPES)
 @FEW

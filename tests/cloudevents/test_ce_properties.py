@@ -77,6 +77,7 @@ def events(draw: st.DrawFn, values: st.SearchStrategy[Any] = TEXT) -> Event:
     return Event({name: attributes[name] for name in names}, data)
 
 
+@pytest.mark.slow
 @pytest.mark.spec("DP-01", "DP-02", "DP-03", "BR-16")
 @BINDINGS
 @MODES

@@ -15,10 +15,11 @@ from pathlib import Path
 from socketserver import StreamRequestHandler, ThreadingTCPServer
 from typing import Any
 
-import httpx
 import pytest
 from gateway_testing import GatewayProcess, Received, Subscriber
 from gateway_testing.subscriber import Answer
+
+from tests import web
 
 pytestmark = pytest.mark.usefixtures("processes")
 
@@ -35,7 +36,7 @@ triggers:
 
 
 def send(gateway: GatewayProcess, *ids: str) -> None:
-    with httpx.Client(verify=False) as client:
+    with web.client(verify=False) as client:
         for id in ids:
             headers = {"ce-specversion": "1.0", "ce-id": id, "ce-source": "/table", "ce-type": "t"}
             assert client.post(gateway.ingress(), headers=headers, content=b"x").status_code == 202

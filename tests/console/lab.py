@@ -13,6 +13,8 @@ from gateway_testing.process import GatewayProcess
 from gateway_testing.subscriber import Subscriber
 from playwright.sync_api import Browser, BrowserContext, Page
 
+from tests import web
+
 OPENED = {"sec-fetch-site": "none"}
 """What a browser says of an address that its user opened, and that no page led to."""
 WIDE = {"width": 1280, "height": 800}
@@ -62,7 +64,7 @@ class Lab:
         """Sends events; what they lack is filled in."""
         made = [{"specversion": "1.0", "source": "/tests", "type": "order.created", **event} for event in events]
         media = {"content-type": "application/cloudevents-batch+json"}
-        httpx.post(self.gateway.ingress(broker), json=made, headers=media, verify=False).raise_for_status()
+        web.post(self.gateway.ingress(broker), json=made, headers=media, verify=False).raise_for_status()
 
     def dead_letters(self) -> list[dict[str, Any]]:
         """All dead letters, as the admin API lists them."""
@@ -78,7 +80,7 @@ class Lab:
     def post(self, path: str, role: str = "admin", **more: Any) -> httpx.Response:
         """A POST to the admin API with this role."""
         url = self.gateway.admin_url + path
-        return httpx.post(url, headers=self.headers(role), verify=False, timeout=30, **more)
+        return web.post(url, headers=self.headers(role), verify=False, timeout=30, **more)
 
     def link(self, role: str = "admin") -> str:
         """A link that logs in once."""

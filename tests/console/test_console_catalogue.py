@@ -16,6 +16,7 @@ from playwright.sync_api import Page, expect
 from ruamel.yaml import YAML
 
 from gateway_core.contract.event import Event
+from tests import web
 from tests.console.axe import violations
 from tests.console.lab import CONFIG, Lab, lab
 from tests.ledger import free_port
@@ -50,7 +51,7 @@ def order(number: int) -> dict[str, Any]:
 
 
 def ask(shared: Lab, path: str, role: str = "viewer") -> httpx.Response:
-    return httpx.get(f"{shared.url}{path}", headers=shared.headers(role), verify=False, timeout=60)
+    return web.get(f"{shared.url}{path}", headers=shared.headers(role), verify=False, timeout=60)
 
 
 @pytest.mark.spec("CO-70")

@@ -8,12 +8,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
 import trustme
 from gateway_console.cli import link as links
 from gateway_testing.process import GatewayProcess
 
+from tests import web
 from tests.command_line import tidegate
 from tests.console.lab import OPENED, Lab
 
@@ -46,9 +46,9 @@ def test_the_printed_link_logs_in_once(shared: Lab) -> None:
     assert ran.stderr == "", "what a script reads is the link alone"
     link = ran.stdout.strip()
     assert link.startswith(f"{shared.url}/login?code=")
-    with httpx.Client(headers=OPENED, follow_redirects=True) as client:
+    with web.client(headers=OPENED, follow_redirects=True) as client:
         assert "Overview" in client.get(link).text
-    assert httpx.get(link, headers=OPENED).status_code == 401
+    assert web.get(link, headers=OPENED).status_code == 401
     assert told(shared.gateway)["console"] == shared.url
 
 
@@ -67,7 +67,7 @@ def test_a_gateway_elsewhere_needs_a_token(shared: Lab, tmp_path: Path) -> None:
     assert "viewer" in ran.stderr
     ran = run(TIDEGATE_ADMIN_TOKEN=shared.token("viewer"))
     assert ran.returncode == 0, ran.stderr
-    with httpx.Client(headers=OPENED, follow_redirects=True) as client:
+    with web.client(headers=OPENED, follow_redirects=True) as client:
         assert 'title="viewer"' in client.get(ran.stdout.strip()).text, "the role of the token"
 
 
@@ -116,7 +116,7 @@ def test_a_link_to_a_gateway_on_all_addresses_with_tls_can_be_opened(tmp_path: P
     with gateway(tmp_path, "--admin", "0.0.0.0:0", "--admin-tls", str(tmp_path / "tls.pem")) as found:
         ran = tidegate("console", "--data-dir", found.data_dir)
         assert ran.stdout.startswith("https://127.0.0.1:"), ran.stderr
-        answer = httpx.get(ran.stdout.strip(), headers=OPENED, verify=False)
+        answer = web.get(ran.stdout.strip(), headers=OPENED, verify=False)
         assert (answer.status_code, "Secure" in answer.headers["set-cookie"]) == (303, True)
         plain = told(found)["admin"].replace("https://0.0.0.0", "127.0.0.1")
         ran = tidegate("console", "--admin", plain, "--data-dir", tmp_path / "none")

@@ -8,13 +8,13 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
 from gateway_deadletter import line as line_format
 from gateway_deadletter.encryption import Keys
 from playwright.sync_api import Browser, Page, expect
 
 from gateway_core.contract.event import Event
+from tests import web
 from tests.console.axe import violations
 from tests.console.lab import Lab, lab, opened
 
@@ -253,15 +253,15 @@ def test_encrypted_ones_are_replayed_and_what_is_hidden_stays_hidden(tmp_path: P
         (row,) = found.dead_letters()
         headers = found.headers("operator")
         for path in ("", f"/{row['id']}"):
-            page = httpx.get(f"{found.url}/dead-letters{path}", headers=headers, verify=False).raise_for_status()
+            page = web.get(f"{found.url}/dead-letters{path}", headers=headers, verify=False).raise_for_status()
             assert "closed" in page.text
             assert "(hidden)" in page.text
             assert not any(word in page.text for word in ("4711", "/ours"))
-        tried = httpx.post(f"{found.url}/dead-letters/{row['id']}/try", headers=headers, verify=False)
+        tried = web.post(f"{found.url}/dead-letters/{row['id']}/try", headers=headers, verify=False)
         assert (tried.status_code, "4711" in tried.text) == (403, False)
         assert "4711" in found.gateway.admin(f"/console/dead-letters/{row['id']}").text
         found.bad.answer = 202
-        started = httpx.post(
+        started = web.post(
             f"{found.gateway.admin_url}/api/v1/replays", json={"ids": [row["id"]]}, headers=headers, verify=False
         )
         assert ended(found, started.raise_for_status().json()["id"])["left"] == 0
@@ -299,7 +299,7 @@ def test_all_triggers_only_after_a_confirmation_with_the_count(page: Page, share
     before = len(shared.gateway.admin("/api/v1/replays").json()["items"])
     for confirm in ({}, {"confirm": "2"}):
         form = {"to": "all", "rate": "0", **confirm}
-        answer = httpx.post(f"{shared.url}/replays", data=form, headers=headers, verify=False)
+        answer = web.post(f"{shared.url}/replays", data=form, headers=headers, verify=False)
         assert (answer.status_code, "3 events would go to all triggers that match" in answer.text) == (409, True)
     assert len(shared.gateway.admin("/api/v1/replays").json()["items"]) == before
     page.goto(f"{shared.url}/dead-letters")

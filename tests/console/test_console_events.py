@@ -20,6 +20,7 @@ from playwright.sync_api import Browser, Page, expect
 from gateway_core.contract.clock import SystemClock
 from gateway_core.contract.event import Event
 from gateway_core.contract.outcome import Outcome
+from tests import web
 from tests.console.axe import violations
 from tests.console.lab import NARROW, Lab, lab, opened
 
@@ -111,7 +112,7 @@ def test_who_sent_an_event_from_where_and_with_which_headers(page: Page, shared:
         "ce-type": "top.secret",
         "ce-card": "4111",
     }
-    httpx.post(shared.gateway.ingress("gated"), headers=sent, content=b"{}").raise_for_status()
+    web.post(shared.gateway.ingress("gated"), headers=sent, content=b"{}").raise_for_status()
     open_event(page, shared, "sent")
     received = page.locator(".timeline .received")
     expect(received).to_contain_text("sent by key anna (api_key) from 127.0.0.1:")
@@ -124,7 +125,7 @@ def test_who_sent_an_event_from_where_and_with_which_headers(page: Page, shared:
     page.set_viewport_size(NARROW)  # type: ignore[arg-type]
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
     headers = shared.headers("viewer")
-    text = httpx.get(f"{shared.url}/events?id=sent", headers=headers, timeout=60).text
+    text = web.get(f"{shared.url}/events?id=sent", headers=headers, timeout=60).text
     assert "key anna" in text
     assert "x-double" in text
     assert not [word for word in ("4111", "top.secret", "of-a-stranger", KEYS["anna"]) if word in text]
@@ -228,7 +229,7 @@ def test_what_is_hidden_can_t_be_seen_or_searched(browser: Browser, shared: Lab)
     headers = shared.headers("viewer")
 
     def get(**asked: str) -> httpx.Response:
-        return httpx.get(f"{shared.url}/events", params=asked, headers=headers, timeout=60)
+        return web.get(f"{shared.url}/events", params=asked, headers=headers, timeout=60)
 
     shown = get(id="private").text
     assert "(hidden)" in shown
@@ -236,7 +237,7 @@ def test_what_is_hidden_can_t_be_seen_or_searched(browser: Browser, shared: Lab)
     assert "secret.type" not in get(source="/tests").text
     assert get(type="secret.*").status_code == 422
     link = f"{shared.url}/events/download?id=private"
-    assert httpx.get(link, headers=headers, timeout=60).status_code == 403
+    assert web.get(link, headers=headers, timeout=60).status_code == 403
     with opened(browser, shared) as page:
         open_event(page, shared, "private")
         expect(page.get_by_label("Data", exact=True)).to_contain_text("1234")
@@ -250,7 +251,7 @@ def test_the_commands_send_the_event_again(page: Page, shared: Lab) -> None:
     curl = shlex.split(page.locator("#as-curl").inner_text())
     assert curl[:3] == ["curl", "-X", "POST"]
     media = curl[curl.index("-H") + 1].partition(": ")[2]
-    sent = httpx.post(curl[3], headers={"content-type": media}, content=curl[curl.index("-d") + 1].encode())
+    sent = web.post(curl[3], headers={"content-type": media}, content=curl[curl.index("-d") + 1].encode())
     assert sent.status_code == 202, sent.text
     printed = page.locator("#as-send").inner_text().partition(" | tidegate send ")
     text_of_line = subprocess.run(["sh", "-c", printed[0]], capture_output=True, check=True, text=True).stdout

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-import httpx
 import pytest
 from gateway_console.filters import short
 from gateway_inspect.tap.choice import Choice
@@ -14,6 +13,7 @@ from gateway_inspect.tap.tap import MOST_BYTES, Tap
 from playwright.sync_api import Browser, Page, expect
 
 from gateway_core.contract.clock import SystemClock
+from tests import web
 from tests.console.lab import Lab, lab, opened
 
 pytestmark = pytest.mark.spec("CO-96")
@@ -135,9 +135,9 @@ def test_a_page_whose_trigger_is_deleted_says_so(browser: Browser, tmp_path: Pat
         made = {"broker": "default", "filters": [{"exact": {"type": "none"}}], "subscriber": found.good.url}
         one = f"{found.gateway.admin_url}/api/v1/triggers/short-lived"
         headers = found.gateway.admin_headers
-        httpx.put(one, json=made, headers=headers, verify=False, timeout=60).raise_for_status()
+        web.put(one, json=made, headers=headers, verify=False, timeout=60).raise_for_status()
         with watched(browser, found, "/triggers/short-lived") as page:
-            httpx.delete(one, headers=headers, verify=False, timeout=60).raise_for_status()
+            web.delete(one, headers=headers, verify=False, timeout=60).raise_for_status()
             expect(page.locator("#connection")).to_contain_text("short-lived")
             assert page.evaluate("window.sources.every((each) => each.readyState === EventSource.CLOSED)")
         assert "Traceback" not in found.gateway.log()

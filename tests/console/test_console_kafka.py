@@ -10,6 +10,7 @@ import httpx
 import pytest
 from gateway_java.kafka import KafkaBroker
 
+from tests import web
 from tests.console.lab import lab
 from tests.kafka_broker import channel_config
 
@@ -27,7 +28,7 @@ def test_events_of_a_topic_are_found_and_have_their_pages(kafka: KafkaBroker, tm
     config = (channel_config(kafka, "aiokafka") + CONFIG).replace("{", "{{").replace("}", "}}")
     with (
         lab(tmp_path, config.replace("{{good}}", "{good}")) as found,
-        httpx.Client(headers=found.gateway.admin_headers, timeout=60) as client,
+        web.client(headers=found.gateway.admin_headers, timeout=60) as client,
     ):
         found.send(*({"id": f"k{n}", "type": "order.created" if n == 3 else "other"} for n in range(10)))
         found.gateway.wait_until(lambda: found.gateway.trigger("orders")["delivered"] == 1)

@@ -62,6 +62,27 @@ def click(page: Page, name: str, *, sure: bool = False) -> None:
     page.get_by_role("button", name=name, exact=True).first.click()
 
 
+@pytest.mark.usefixtures("processes")
+def test_each_page_and_actions_without_a_browser_while_events_pour_in(tmp_path: Path) -> None:
+    with lab(tmp_path, CONFIG + TABLE) as found:
+        paths = places(found)
+        with under_load(found) as load:
+            for path in paths:
+                answer = found.gateway.admin(f"/console{path}")
+                assert answer.status_code == (404 if path == "/nothing" else 200), path
+            for action in ("pause", "resume"):
+                found.post(f"/api/v1/triggers/billing/{action}").raise_for_status()
+            found.post("/api/v1/replays", json={"all": True, "trigger": "billing"}).raise_for_status()
+        assert load.faults == []
+        found.bad.answer = 202
+        found.gateway.wait_until(lambda: not replaying(found), what="the end of the replay")
+        found.gateway.wait_until(lambda: found.gateway.drained("orders", "billing"), what="the end of deliveries")
+        assert {f"l{n}" for n in range(0, load.sent, 2)} <= got(found.good)
+        dead = {letter["event_id"] for letter in found.dead_letters()}
+        assert {f"l{n}" for n in range(load.sent)} <= got(found.bad) | dead
+        assert "Traceback" not in found.gateway.stderr.read_text()
+
+
 @pytest.mark.full
 def test_each_page_and_each_action_while_events_pour_in(browser: Browser, tmp_path: Path) -> None:
     with lab(tmp_path, CONFIG + TABLE, ["--reload", "signal"]) as found, opened(browser, found) as page:

@@ -12,13 +12,14 @@ import pytest
 from gateway_console.assets import FOLDER
 from playwright.sync_api import Browser, expect
 
+from tests import web
 from tests.console.lab import OPENED, Lab, opened
 
 pytestmark = pytest.mark.spec("CO-01")
 
 
 def http(found: Lab) -> httpx.Client:
-    return httpx.Client(base_url=found.gateway.admin_url, headers=OPENED, verify=False, timeout=30)
+    return web.client(base_url=found.gateway.admin_url, headers=OPENED, verify=False, timeout=30)
 
 
 @contextmanager

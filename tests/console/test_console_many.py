@@ -12,6 +12,8 @@ from gateway_console.pages.config import MOST_SHOWN
 from gateway_console.sampler import FEW
 from gateway_testing import GatewayProcess
 
+from tests import web
+
 pytestmark = pytest.mark.usefixtures("processes")
 
 NAMES = [f"t{number}" for number in range(450)]
@@ -29,7 +31,7 @@ def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GatewayProcess
 
 @pytest.fixture(scope="module")
 def client(gateway: GatewayProcess) -> Iterator[httpx.Client]:
-    with httpx.Client(base_url=gateway.admin_url, headers=gateway.admin_headers, timeout=120) as found:
+    with web.client(base_url=gateway.admin_url, headers=gateway.admin_headers, timeout=120) as found:
         yield found
 
 

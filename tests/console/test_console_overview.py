@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-import httpx
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
+from tests import web
 from tests.console.axe import violations
 from tests.console.lab import NARROW, Lab, lab, opened
 
@@ -146,7 +146,7 @@ def test_200_triggers_are_grouped_searched_and_small(browser: Browser, crowd: La
 def test_only_numbers_that_change_are_sent(crowd: Lab) -> None:
     path = crowd.gateway.admin("/console").text.partition('sse-connect="')[2].partition('"')[0].replace("&amp;", "&")
     headers, url = crowd.gateway.admin_headers, crowd.gateway.admin_url
-    with httpx.stream("GET", url + path, headers=headers, verify=False, timeout=60) as stream:
+    with web.stream("GET", url + path, headers=headers, verify=False, timeout=60) as stream:
         messages = (line.removeprefix("data: ") for line in stream.iter_lines() if line.startswith("data: {"))
         sizes = [len(next(messages)) for _ in range(4)]
     assert 2_000 < sizes[0] < 20_000

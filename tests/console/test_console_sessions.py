@@ -23,6 +23,7 @@ from gateway_auth.keys import add_key, remove_keys
 from gateway_auth.passwords import hash_of, set_password
 from playwright.sync_api import Browser, expect
 
+from tests import web
 from tests.console.axe import violations
 from tests.console.lab import CONFIG, OPENED, Lab, lab, opened
 
@@ -53,7 +54,7 @@ def guarded(tmp_path_factory: pytest.TempPathFactory, processes: None) -> Iterat
 
 @contextmanager
 def session(found: Lab, **form: str) -> Iterator[httpx.Client]:
-    with httpx.Client(base_url=found.gateway.admin_url, headers=OPENED, verify=False, timeout=30) as client:
+    with web.client(base_url=found.gateway.admin_url, headers=OPENED, verify=False, timeout=30) as client:
         if form:
             answer = client.post("/console/login", data=form)
             assert answer.status_code == 303, answer.text
@@ -108,13 +109,13 @@ def test_a_link_of_an_operator_begins_a_session_that_ends_with_the_credentials(g
 
 def _status(found: Lab, token: str) -> int:
     headers = {"authorization": f"Bearer {token}"}
-    return httpx.get(f"{found.gateway.admin_url}/status", headers=headers, verify=False, timeout=30).status_code
+    return web.get(f"{found.gateway.admin_url}/status", headers=headers, verify=False, timeout=30).status_code
 
 
 def test_a_link_of_a_token_that_ends_makes_no_longer_session(guarded: Lab) -> None:
     until_s = int(time.time()) + 2
     token = derived(read_token(guarded.gateway.data_dir), "viewer", "short", until_s)
-    answer = httpx.post(
+    answer = web.post(
         f"{guarded.gateway.admin_url}/api/v1/console/link",
         headers={"authorization": f"Bearer {token}"},
         verify=False,
@@ -132,13 +133,13 @@ def test_who_logs_out_is_out_also_with_a_copy_of_the_cookie_and_after_a_restart(
         client, other = (sessions.enter_context(session(found, token=found.token("viewer"))) for _ in range(2))
         headers = {"cookie": f"{next(iter(client.cookies))}={next(iter(client.cookies.values()))}"}
         address = f"{found.gateway.admin_url}/status"
-        assert httpx.get(address, headers=headers, verify=False).status_code == 200
+        assert web.get(address, headers=headers, verify=False).status_code == 200
         path = found.link().removeprefix(found.gateway.admin_url)
         assert client.post("/console/logout", headers=csrf(client)).status_code == 303
-        assert httpx.get(address, headers=headers, verify=False).status_code == 401
+        assert web.get(address, headers=headers, verify=False).status_code == 401
         found.gateway.kill()
         found.gateway.start()
-        assert httpx.get(address, headers=headers, verify=False).status_code == 401
+        assert web.get(address, headers=headers, verify=False).status_code == 401
         assert other.get("/console").status_code == 200
         assert other.get(path).status_code == 401, "a link does not outlive a restart"
         write_token(found.gateway.data_dir)
@@ -166,7 +167,7 @@ def test_a_cookie_of_another_server_keeps_nobody_out(guarded: Lab, tmp_path: Pat
     with session(guarded, token=guarded.token("viewer")) as client:
         ((name, cookie),) = client.cookies.items()
         headers = {"cookie": f"{name}=planted; {name}={cookie}"}
-        assert httpx.get(f"{guarded.gateway.admin_url}/status", headers=headers, verify=False).status_code == 200
+        assert web.get(f"{guarded.gateway.admin_url}/status", headers=headers, verify=False).status_code == 200
     sessions = Sessions(Tokens(tmp_path))
     request = Request("GET", "/", {}, {"host": "gateway.example"})
     cookies = "; ".join(f"{sessions.cookie(request)}=x" for _ in range(5000))
@@ -177,7 +178,7 @@ def test_a_login_leads_back_to_the_page_and_what_it_asks_for(guarded: Lab) -> No
     with session(guarded) as client:
         there = client.get("/console/triggers?search=a%20b").headers["location"]
         assert there == "/console/login?next=/console/triggers%3Fsearch%3Da%2Bb"
-        with httpx.Client(base_url=guarded.gateway.admin_url, verify=False, timeout=30) as other:
+        with web.client(base_url=guarded.gateway.admin_url, verify=False, timeout=30) as other:
             answer = other.post(there, data={"token": guarded.token("viewer")})
             assert answer.headers["location"] == "/console/triggers?search=a+b"
         part = {"hx-request": "true", "hx-current-url": f"{guarded.url}/triggers/orders?changed=paused"}
@@ -208,7 +209,7 @@ def test_no_page_of_another_site_begins_a_session_with_its_link(browser: Browser
     with session(guarded, token=guarded.token("viewer")) as maker:
         path = link(maker)
         for site in ("cross-site", "same-site", "same-origin", ""):
-            answer = httpx.get(f"{guarded.gateway.admin_url}{path}", headers={"sec-fetch-site": site}, timeout=30)
+            answer = web.get(f"{guarded.gateway.admin_url}{path}", headers={"sec-fetch-site": site}, timeout=30)
             assert (answer.status_code, "set-cookie" in answer.headers) == (200, False)
         with opened(browser, guarded, log_in=False) as page:
             page.route("http://elsewhere.example/", lambda route: route.fulfill(body=f"<a href={answer.url}>x</a>"))
@@ -249,7 +250,7 @@ def test_cookies_are_of_a_port_and_of_tls_where_the_config_says_so(guarded: Lab)
         name, _, value = cookie.partition(";")[0].partition("=")
         for told, status in ((f"{name}={value}", 200), (f"{name.removeprefix('__Host-')}={value}", 401)):
             headers = {"host": "gateway.example", "cookie": told}
-            assert httpx.get(f"{guarded.gateway.admin_url}/status", headers=headers, timeout=30).status_code == status
+            assert web.get(f"{guarded.gateway.admin_url}/status", headers=headers, timeout=30).status_code == status
 
 
 def test_a_cookie_is_secure_when_the_browser_speaks_tls_with_a_proxy(guarded: Lab) -> None:
@@ -310,9 +311,9 @@ def test_open_streams_leave_room_for_requests_and_for_a_stop(tmp_path: Path) -> 
             )
             raw.sendall(ask)
             assert raw.recv(12) == b"HTTP/1.1 200"
-        refused = httpx.get(f"{found.url}/live/overview", headers={"authorization": token}, verify=False, timeout=60)
+        refused = web.get(f"{found.url}/live/overview", headers={"authorization": token}, verify=False, timeout=60)
         assert refused.status_code == 503
         assert "retry-after" in refused.headers
-        assert httpx.get(f"{found.gateway.admin_url}/health/live", verify=False, timeout=60).status_code == 200
+        assert web.get(f"{found.gateway.admin_url}/health/live", verify=False, timeout=60).status_code == 200
         assert found.gateway.status()["ready"]
         assert found.gateway.stop() == 0

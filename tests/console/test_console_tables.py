@@ -8,7 +8,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pyarrow as pa
 import pytest
 from gateway_console.health import health_of
@@ -24,6 +23,7 @@ from gateway_core.config.registry import Registry
 from gateway_core.contract.clock import SystemClock
 from gateway_core.contract.component import BuildContext, SinkRef
 from gateway_core.contract.status import GatewayStatus, ReaderStatus, TriggerStatus
+from tests import web
 from tests.console.axe import violations
 from tests.console.lab import CONFIG, Lab, lab
 
@@ -214,13 +214,13 @@ def test_data_that_is_hidden_is_hidden_in_rows(shared: Lab) -> None:
     commit(lake, "0", write(lake, "part-0.parquet", 1, 30))
     shared.send({"id": "e7"})
     headers = shared.headers("viewer")
-    found = httpx.get(f"{shared.url}/tables/lake/rows?table=table", headers=headers, verify=False, timeout=60).text
+    found = web.get(f"{shared.url}/tables/lake/rows?table=table", headers=headers, verify=False, timeout=60).text
     assert "e30" in found
     assert "(hidden)" in found
     assert "secret" not in found
     assert "acme" not in found
     link = f"{shared.url}/events/row?id=e7&source=/tests&trigger=lake"
-    found = httpx.get(link, headers=headers, verify=False, timeout=60).text
+    found = web.get(link, headers=headers, verify=False, timeout=60).text
     assert "written by batch 0" in found
     assert "(hidden)" in found
     assert "secret" not in found

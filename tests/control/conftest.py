@@ -9,6 +9,8 @@ import httpx
 import pytest
 from gateway_testing import GatewayProcess, Subscriber
 
+from tests import web
+
 YAML = {"content-type": "application/yaml"}
 
 CONFIG = """
@@ -38,7 +40,7 @@ class Console:
         self.gateway = gateway
         self.url = gateway.admin_url
         headers = gateway.admin_headers
-        self.http = httpx.Client(base_url=self.url, timeout=60, trust_env=False, verify=False, headers=headers)
+        self.http = web.client(base_url=self.url, timeout=60, trust_env=False, verify=False, headers=headers)
 
     def put(self, name: str, text: str, **headers: str) -> httpx.Response:
         return self.http.put(f"/api/v1/triggers/{name}", content=text, headers={**YAML, **headers})
@@ -63,7 +65,7 @@ class Console:
 
     def send(self, id: str, type: str, broker: str = "default") -> None:
         headers = {"ce-specversion": "1.0", "ce-id": id, "ce-source": "/test", "ce-type": type}
-        assert httpx.post(self.gateway.ingress(broker), headers=headers, verify=False).status_code == 202
+        assert web.post(self.gateway.ingress(broker), headers=headers, verify=False).status_code == 202
 
 
 Start = Callable[..., Console]

@@ -12,7 +12,6 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import anyio
-import httpx
 import pytest
 from anyio.abc import TaskGroup
 from gateway_admin.operators import AdminCallers, Operators
@@ -21,7 +20,9 @@ from gateway_admin.service import AdminService
 from gateway_admin.tokens import Tokens
 from gateway_testing import GatewayProcess
 
+from tests import web
 from tests.command_line import tidegate
+from tests.servers_shared import need
 
 CONFIG = "brokers: {default: {ingress: [{http: {listen: '127.0.0.1:0'}}]}}\n"
 HOST = "Host: 127.0.0.1\r\n"
@@ -98,7 +99,7 @@ def test_no_file_is_read_before_a_component_is_allowed(gateway: GatewayProcess, 
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     spark = f"{{spark: {{path: {tmp_path}/t, json_schema: {{FILE}}}}}}"
-    with httpx.Client(base_url=gateway.admin_url, headers=gateway.admin_headers, timeout=60, trust_env=False) as client:
+    with web.client(base_url=gateway.admin_url, headers=gateway.admin_headers, timeout=60, trust_env=False) as client:
         for file in ("/nowhere", "/etc/passwd", pipe):
             for text in (spark, f"{{fn: {{function: {spark}}}}}"):
                 body = f"subscriber: {text.replace('{FILE}', str(file))}\n"
@@ -119,8 +120,8 @@ def test_a_token_that_can_not_be_sent_is_not_quoted(gateway: GatewayProcess, tok
         assert "hushhush" not in done.stderr + done.stdout
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only a superuser can give a file to another user")
 def test_commands_send_no_token_where_another_user_says(gateway: GatewayProcess, tmp_path: Path) -> None:
+    need(os.geteuid() == 0, "only a superuser can give a file to another user")
     (tmp_path / "gateway.json").write_text(json.dumps({"pid": 1, "admin": gateway.admin_url}))
     os.chown(tmp_path / "gateway.json", 65534, 65534)
     done = tidegate("status", "--data-dir", tmp_path)

@@ -10,10 +10,11 @@ import subprocess
 import sys
 from pathlib import Path
 
-import httpx
 import pytest
 import trustme
 from gateway_testing import GatewayProcess
+
+from tests import web
 
 pytestmark = pytest.mark.usefixtures("processes")
 
@@ -41,7 +42,7 @@ def test_the_api_is_served_with_tls(tmp_path: Path) -> None:
         assert "is not encrypted" not in gateway.log()
         url = gateway.admin_url.replace("0.0.0.0", "127.0.0.1")
         assert url.startswith("https://")
-        answer = httpx.get(f"{url}/status", headers=gateway.admin_headers, verify=trust, trust_env=False)
+        answer = web.get(f"{url}/status", headers=gateway.admin_headers, verify=trust, trust_env=False)
         assert answer.status_code == 200
         token = gateway.admin_headers["authorization"].removeprefix("Bearer ")
         more = {"TIDEGATE_ADMIN_TOKEN": token, "SSL_CERT_FILE": str(tmp_path / "ca.pem")}

@@ -6,7 +6,6 @@ import json
 import os
 from pathlib import Path
 
-import httpx
 import pytest
 from gateway_admin import server
 from gateway_admin.tokens import Tokens, token_file, write_token
@@ -15,7 +14,9 @@ from gateway_testing import GatewayProcess
 from gateway_core.config.load import load
 from gateway_core.config.registry import Registry
 from gateway_core.contract.errors import ConfigError
+from tests import web
 from tests.command_line import tidegate
+from tests.servers_shared import need
 
 BROKER = "brokers: {default: {ingress: [{http: {listen: '127.0.0.1:0'}}]}}\n"
 ALLOWED = f"{BROKER}apply: {{allow: {{environment: [PLACE, OTHER]}}}}\n"
@@ -28,7 +29,7 @@ TRIGGER = "subscriber: 'http://127.0.0.1:9/${PLACE}'\n"
 def test_a_config_that_allows_less_is_refused_until_what_it_forbids_is_gone(tmp_path: Path) -> None:
     with GatewayProcess(ALLOWED, tmp_path, {"PLACE": "x", "TIDEGATE_RELOAD": "signal"}) as gateway:
         headers = {**gateway.admin_headers, "content-type": "application/yaml"}
-        with httpx.Client(base_url=gateway.admin_url, headers=headers, timeout=60, trust_env=False) as client:
+        with web.client(base_url=gateway.admin_url, headers=headers, timeout=60, trust_env=False) as client:
             for name in ("one", "two"):
                 assert client.put(f"/api/v1/triggers/{name}", content=TRIGGER).status_code == 201
             gateway.config.write_text(CLOSED)
@@ -71,7 +72,7 @@ def test_what_does_not_prove_who_calls_is_no_authenticator_of_operators(tmp_path
 def test_a_stream_ends_with_the_token_of_its_reader(tmp_path: Path) -> None:
     with GatewayProcess(BROKER, tmp_path) as gateway:
         url, headers = f"{gateway.admin_url}/api/v1/tap", gateway.admin_headers
-        with httpx.stream("GET", url, headers=headers, timeout=60, trust_env=False) as answer:
+        with web.stream("GET", url, headers=headers, timeout=60, trust_env=False) as answer:
             assert answer.status_code == 200
             parts = answer.iter_text()
             assert "event: open" in next(parts)
@@ -101,9 +102,9 @@ def test_a_token_that_somebody_else_put_there_is_not_taken(tmp_path: Path, caplo
     assert Tokens(data).holder(token) is not None
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only a superuser can give a file to another user")
 @pytest.mark.spec("AD-01")
 def test_a_token_file_of_another_user_is_not_taken(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    need(os.geteuid() == 0, "only a superuser can give a file to another user")
     data = tmp_path / "data"
     data.mkdir()
     token = write_token(data)

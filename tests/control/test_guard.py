@@ -18,6 +18,7 @@ from gateway_admin.tokens import Tokens
 from gateway_testing import GatewayProcess
 
 from gateway_core.contract.status import GatewayStatus
+from tests import web
 
 pytestmark = pytest.mark.anyio
 
@@ -42,7 +43,7 @@ async def serving(folder: Path | None = None) -> AsyncIterator[httpx.AsyncClient
     async with anyio.create_task_group() as tasks:
         url = await admin.start("127.0.0.1:0", tasks)
         try:
-            async with httpx.AsyncClient(base_url=url, trust_env=False, verify=False) as client:
+            async with web.async_client(base_url=url, trust_env=False, verify=False) as client:
                 yield client
         finally:
             await admin.stop()
@@ -129,8 +130,8 @@ def test_others_need_the_token_that_the_gateway_made(tmp_path: Path) -> None:
     with GatewayProcess(config, tmp_path, None, "--admin", "0.0.0.0:0") as gateway:
         assert "is not encrypted" in gateway.log()
         url = gateway.admin_url.replace("0.0.0.0", "127.0.0.1")
-        assert httpx.get(f"{url}/status", verify=False).status_code == 401
-        assert httpx.get(f"{url}/status", verify=False, headers=gateway.admin_headers).status_code == 200
+        assert web.get(f"{url}/status", verify=False).status_code == 401
+        assert web.get(f"{url}/status", verify=False, headers=gateway.admin_headers).status_code == 200
 
 
 @pytest.mark.parametrize(

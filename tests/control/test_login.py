@@ -19,6 +19,8 @@ from gateway_testing import GatewayProcess
 from joserfc import jwt
 from joserfc.jwk import RSAKey
 
+from tests import web
+
 pytestmark = pytest.mark.usefixtures("processes")
 
 CONFIG = """
@@ -155,11 +157,10 @@ def test_a_login_that_fails_says_why(gateway: GatewayProcess, issuer: Issuer, tm
 
 @pytest.mark.spec("AD-10")
 def test_tokens_of_the_issuer_that_are_not_for_us_are_refused(gateway: GatewayProcess, issuer: Issuer) -> None:
-    import httpx
 
     def status(token: str) -> int:
         headers = {"authorization": f"Bearer {token}"}
-        return httpx.get(f"{gateway.admin_url}/status", headers=headers, verify=False).status_code
+        return web.get(f"{gateway.admin_url}/status", headers=headers, verify=False).status_code
 
     good = {"email": "anna@example.org"}
     assert status(issuer.token(**good)) == 200

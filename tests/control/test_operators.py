@@ -8,13 +8,13 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-import httpx
 import pytest
 from gateway_admin.operators_config import OperatorsConfig, RoleConfig
 from gateway_testing import GatewayProcess
 from pydantic import ValidationError
 
 from gateway_core.contract.identity import Identity
+from tests import web
 
 CONFIG = """
 brokers: {default: {ingress: [{http: {listen: "127.0.0.1:0"}}]}}
@@ -55,7 +55,7 @@ def gateway(folder: Path, keys: dict[str, str]) -> Iterator[GatewayProcess]:
 
 def status(gateway: GatewayProcess, path: str, token: str | None, method: str = "GET", **more: str) -> int:
     headers = {**({"authorization": f"Bearer {token}"} if token is not None else {}), **more}
-    return httpx.request(method, gateway.admin_url + path, headers=headers, verify=False, timeout=30).status_code
+    return web.request(method, gateway.admin_url + path, headers=headers, verify=False, timeout=30).status_code
 
 
 @pytest.mark.spec("AD-10")

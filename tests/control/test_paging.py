@@ -10,6 +10,8 @@ import httpx
 import pytest
 from gateway_testing import GatewayProcess
 
+from tests import web
+
 pytestmark = pytest.mark.usefixtures("processes")
 
 NAMES = [f"t{number}" for number in range(25)]
@@ -25,7 +27,7 @@ def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
     lines = [f'  {name}: {{filter: {{type: {name}}}, subscriber: "http://127.0.0.1:9/"}}\n' for name in NAMES]
     with (
         GatewayProcess(CONFIG + "".join(lines), folder) as gateway,
-        httpx.Client(base_url=gateway.admin_url, headers=gateway.admin_headers, timeout=60) as found,
+        web.client(base_url=gateway.admin_url, headers=gateway.admin_headers, timeout=60) as found,
     ):
         yield found
 

@@ -6,7 +6,6 @@ import json
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
 from gateway_admin.link_local import is_metadata_host
 from gateway_admin.permits import COMPONENTS, Permits, PermitsConfig
@@ -16,6 +15,7 @@ from gateway_testing import GatewayProcess
 from gateway_core.config.registry import Registry
 from gateway_core.contract.component import SinkRef
 from gateway_core.contract.config_model import TriggerConfig
+from tests import web
 
 CONFIG = """
 brokers: {default: {ingress: [{http: {listen: "127.0.0.1:0"}}]}}
@@ -63,7 +63,7 @@ def test_an_admin_of_the_api_does_not_become_the_gateways_user(tmp_path: Path) -
     with GatewayProcess(CONFIG.replace("FOLDER", str(tmp_path / "out")), tmp_path, ENV) as gateway:
         headers = {**gateway.admin_headers, "content-type": "application/yaml"}
         options: dict[str, Any] = {"base_url": gateway.admin_url, "headers": headers, "timeout": 30}
-        with httpx.Client(**options, trust_env=False, verify=False) as client:
+        with web.client(**options, trust_env=False, verify=False) as client:
             for name, text in ATTACKS.items():
                 text = text.replace("VICTIM", str(victim)).replace("FILES", str(files))
                 refused = client.put("/api/v1/triggers/bad", content=text)

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import anyio
-import httpx
 import pytest
 from gateway_admin.tokens import read_token
 from gateway_auth.keys import add_key
@@ -15,6 +14,7 @@ from gateway_core.config.load import load_all
 from gateway_core.config.registry import Registry
 from gateway_core.contract.settings import Settings
 from gateway_core.runtime.gateway import Gateway
+from tests import web
 from tests.in_process import started
 
 pytestmark = pytest.mark.anyio
@@ -59,7 +59,7 @@ async def test_policies_have_the_conditions_of_an_event_policy(
     async with started(gateway):
         url = gateway.services["admin"].addresses()["admin"]
         token = {"authorization": f"Bearer {read_token(data)}"}
-        async with httpx.AsyncClient(base_url=url, headers=token) as client:
+        async with web.async_client(base_url=url, headers=token) as client:
             items = (await client.get("/api/v1/policies")).json()["items"]
             assert [item["metadata"]["id"] for item in items] == ["mine", "open", "shop.only"]
             only = (await client.get("/api/v1/policies/shop.only")).json()

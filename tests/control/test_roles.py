@@ -19,6 +19,7 @@ from gateway_core.config.registry import Registry
 from gateway_core.contract.config_model import GatewayConfig
 from gateway_core.contract.settings import Settings
 from gateway_core.runtime.gateway import Gateway
+from tests import web
 from tests.admin_routes import all_routes
 
 CONFIG = """
@@ -151,7 +152,7 @@ def test_every_route_asks_for_its_role(gateway: GatewayProcess, role: Any) -> No
     own = read_token(gateway.data_dir)
     token = {None: "", "wrong": "x" * 43}.get(role) or (derived(own, role, f"a-{role}") if role in ROLES else "")
     headers = {"authorization": f"Bearer {token}"} if token else {}
-    with httpx.Client(base_url=gateway.admin_url, headers=headers, trust_env=False, verify=False) as client:
+    with web.client(base_url=gateway.admin_url, headers=headers, trust_env=False, verify=False) as client:
         for route, needed in ROUTES.items():
             method, path = route.split(" ")
             if is_page(path):
@@ -187,7 +188,7 @@ def test_every_page_asks_for_its_role(tmp_path: Path) -> None:
         own = read_token(gateway.data_dir)
         for role in (None, *ROLES):
             headers = {"authorization": f"Bearer {derived(own, role, 'anna')}"} if role else {}
-            with httpx.Client(base_url=gateway.admin_url, headers=headers, trust_env=False, verify=False) as client:
+            with web.client(base_url=gateway.admin_url, headers=headers, trust_env=False, verify=False) as client:
                 for route, needed in ROUTES.items():
                     method, path = route.split(" ")
                     endless = "/live/" in path and needed is not None and may(role, needed)
@@ -213,7 +214,7 @@ def check_page(route: str, answer: httpx.Response, role: Role | None, needed: Ro
 def test_changes_are_recorded(gateway: GatewayProcess) -> None:
     token = derived(read_token(gateway.data_dir), "admin", "anna")
     headers = {"authorization": f"Bearer {token}", "content-type": "application/yaml"}
-    with httpx.Client(base_url=gateway.admin_url, headers=headers, trust_env=False, verify=False) as client:
+    with web.client(base_url=gateway.admin_url, headers=headers, trust_env=False, verify=False) as client:
         path = "/api/v1/triggers/new"
         assert client.put(path, content="subscriber: http://127.0.0.1:9/").status_code == 201
         assert client.post(f"{path}/pause").status_code == 200
@@ -245,7 +246,7 @@ HOSTS = [
 )
 def test_no_name_that_was_made_to_lead_here_is_served(gateway: GatewayProcess, host: str) -> None:
     headers = {**gateway.admin_headers, "host": host}
-    answer = httpx.get(f"{gateway.admin_url}/health/live", verify=False, headers=headers)
+    answer = web.get(f"{gateway.admin_url}/health/live", verify=False, headers=headers)
     assert answer.status_code == 403
     last = lines(gateway)[-1]
     assert (last["what"], last["who"], last["result"]) == ("admin.request", "", "denied")

@@ -10,10 +10,11 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-import httpx
 import pytest
 from gateway_admin.tokens import Holder, Tokens, derived, read_token, token_file, write_token
 from gateway_testing import GatewayProcess
+
+from tests import web
 
 CONFIG = 'brokers: {default: {ingress: [{http: {listen: "127.0.0.1:0"}}]}}\n'
 
@@ -105,7 +106,7 @@ def test_the_command_makes_tokens(gateway: GatewayProcess, tmp_path: Path) -> No
 
     def status(token: str, path: str = "/metrics") -> int:
         headers = {"authorization": f"Bearer {token}"}
-        return httpx.get(gateway.admin_url + path, headers=headers, verify=False).status_code
+        return web.get(gateway.admin_url + path, headers=headers, verify=False).status_code
 
     first, other = token(), token("--name", "prometheus", "--role", "metrics")
     assert [status(first), status(other), status(other, "/status")] == [200, 200, 403]

@@ -58,6 +58,7 @@ def left_behind(folder: Path) -> list[dict[str, Any]]:
     return [w for w in command(folder, "check")["warnings"] if "behind" in w["message"]]
 
 
+@pytest.mark.slow
 @pytest.mark.spec("SAFE-72", "SAFE-73")
 def test_what_an_edit_would_leave_behind_is_a_warning_and_then_an_orphan(tmp_path: Path) -> None:
     ran(tmp_path, config_of(**INGRESS))

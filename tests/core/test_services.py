@@ -8,7 +8,6 @@ from types import SimpleNamespace
 from typing import Any
 
 import anyio
-import httpx
 import pytest
 from gateway_admin import plugin as admin_plugin
 from gateway_admin.routes import Answer, Request, Route
@@ -22,6 +21,7 @@ from gateway_core.contract.services import GatewayView, RunningService, Service
 from gateway_core.contract.settings import Settings
 from gateway_core.runtime.gateway import Gateway
 from gateway_core.runtime.role import Role
+from tests import web
 
 pytestmark = pytest.mark.anyio
 
@@ -92,7 +92,7 @@ async def test_a_service_adds_a_page_and_lives_with_the_gateway(tmp_path: Path) 
         await started.wait()
         token = (tmp_path / "admin.token").read_text().strip()
         url, headers = gateway.addresses["admin"], {"authorization": f"Bearer {token}"}
-        async with httpx.AsyncClient(base_url=url, headers=headers, trust_env=False, verify=False) as client:
+        async with web.async_client(base_url=url, headers=headers, trust_env=False, verify=False) as client:
             assert (await client.get("/hello/you")).json() == {"hello": "you", "started": True}
             assert "/hello/{name}" in (await client.get("/openapi.json")).json()["paths"]
         assert gateway.addresses["page"] == "here"

@@ -8,7 +8,6 @@ from base64 import b64decode, b64encode
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
 from gateway_deadletter import line as line_format
 from gateway_deadletter.encryption import Keys, key_id
@@ -20,6 +19,7 @@ from gateway_core.config.load import load
 from gateway_core.config.registry import Registry
 from gateway_core.contract.errors import ConfigError
 from gateway_core.contract.event import Event
+from tests import web
 from tests.budget import examples
 from tests.command_line import tidegate
 from tests.deadletter.test_dead_letter_file import LETTERS, build, ids, numbered, write
@@ -192,7 +192,7 @@ def test_keys_rotate_in_a_running_gateway(tmp_path: Path) -> None:
     with GatewayProcess(RUNNING, tmp_path) as gateway:
 
         def fail(number: int) -> None:
-            answer = httpx.post(gateway.ingress(), content=body_of(number), headers=headers(number), verify=False)
+            answer = web.post(gateway.ingress(), content=body_of(number), headers=headers(number), verify=False)
             assert answer.status_code == 202
             gateway.wait_until(lambda: gateway.trigger("t")["dead_lettered"] == number, 60, "the dead letter")
 

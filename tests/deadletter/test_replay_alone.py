@@ -13,6 +13,7 @@ import pytest
 from gateway_testing import Subscriber
 from gateway_testing.process import GatewayProcess
 
+from tests import web
 from tests.command_line import tidegate
 from tests.explain.test_why import send, ways, why
 
@@ -50,7 +51,7 @@ class World:
 
     def post(self, **body: Any) -> httpx.Response:
         url = f"{self.gateway.admin_url}/api/v1/replays"
-        return httpx.post(url, json=body, headers=self.gateway.admin_headers, timeout=30)
+        return web.post(url, json=body, headers=self.gateway.admin_headers, timeout=30)
 
     def ended(self, answer: httpx.Response) -> dict[str, Any]:
         id_ = answer.raise_for_status().json()["id"]

@@ -6,7 +6,6 @@ import io
 from pathlib import Path
 from typing import Any
 
-import httpx
 import msgspec
 import pytest
 from gateway_demo import flights, sensors, wire
@@ -20,6 +19,7 @@ from gateway_testing import Subscriber as ScriptedServer
 from rich.console import Console
 
 from gateway_core.contract.status import GatewayStatus, TriggerStatus
+from tests import web
 
 pytestmark = pytest.mark.anyio
 
@@ -103,7 +103,7 @@ async def test_the_sender_asks_again_and_notes_every_answer() -> None:
 @pytest.mark.usefixtures("processes")
 def test_the_subscriber_fails_by_rule_and_keeps_the_books(tmp_path: Path) -> None:
     ids = [f"e{n}" for n in range(400)]
-    with Subscriber(tmp_path / "book.json") as subscriber, httpx.Client(trust_env=False, verify=False) as client:
+    with Subscriber(tmp_path / "book.json") as subscriber, web.client(trust_env=False, verify=False) as client:
         for id in ids:
             for attempt in (1, 2):
                 answer = client.post(subscriber.url, headers={"ce-id": id}, content=id.encode())
@@ -119,7 +119,7 @@ def test_the_subscriber_fails_by_rule_and_keeps_the_books(tmp_path: Path) -> Non
 @pytest.mark.usefixtures("processes")
 def test_a_mended_subscriber_accepts_everything(tmp_path: Path) -> None:
     (dead,) = [f"e{n}" for n in range(400) if undeliverable(f"e{n}")][:1]
-    with Subscriber(tmp_path / "book.json") as subscriber, httpx.Client(trust_env=False, verify=False) as client:
+    with Subscriber(tmp_path / "book.json") as subscriber, web.client(trust_env=False, verify=False) as client:
         failed = verdict(dead, 1)
         assert client.post(subscriber.url, headers={"ce-id": dead}).status_code == failed
         assert subscriber.mend() == {dead: (1, 0, "")}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import signal
@@ -12,11 +13,15 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
+from gateway_demo import accounting, mqtt, sensors
+from gateway_demo.sender import Ledger
+from gateway_dev.servers import Server
 from gateway_java import java
+from gateway_testing import GatewayProcess
 from ruamel.yaml import YAML
 
+from tests import web
 from tests.processes import alive, descendants
 
 CONFIGS = Path(__file__).parents[2] / "configs"
@@ -41,6 +46,7 @@ def begun(command: list[str], cwd: Path, text: str) -> tuple[subprocess.Popen[st
     return process, said
 
 
+@pytest.mark.area(name="demo")
 @pytest.mark.timeout(900)
 @pytest.mark.spec("CARD-03", "CARD-04")
 @pytest.mark.usefixtures("own_spark")
@@ -68,7 +74,7 @@ def test_a_demo_that_is_kept_leaves_its_console_open(tmp_path: Path) -> None:
     process, said = begun(command, tmp_path, "the gateway keeps running")
     assert "Nothing is missing." in said
     link = re.findall(r"look on in the console: (\S+)", said)[-1]
-    with httpx.Client(follow_redirects=True) as browser:
+    with web.client(follow_redirects=True) as browser:
         assert "Log out" in browser.get(link).text
     os.killpg(process.pid, signal.SIGINT)  # as a terminal does
     out, _ = process.communicate(timeout=120)
@@ -110,6 +116,7 @@ def test_ctrl_c_ends_the_demo_and_all_that_it_has_started(tmp_path: Path) -> Non
         time.sleep(0.1)
 
 
+@pytest.mark.area(name="demo")
 @pytest.mark.timeout(900)
 @pytest.mark.spec("DEV-04")
 @pytest.mark.usefixtures("own_spark", "mqtt_server")  # the demo starts a server of its own
@@ -123,6 +130,41 @@ def test_the_demo_accounts_for_every_reading_over_mqtt(tmp_path: Path) -> None:
     assert "MISSING" not in done.stdout
     assert list((tmp_path / "out" / "table").glob("*.parquet"))
     assert not [f for f in ("data", "mqtt") if (tmp_path / "out" / f).exists()]
+
+
+@pytest.mark.spec("DEV-04")
+@pytest.mark.usefixtures("processes")
+def test_each_reading_is_accounted_for_without_spark(mqtt_server: Server, tmp_path: Path) -> None:
+    """The demo's gateway, with a file in place of the table."""
+    events, out = list(sensors.readings(300)), tmp_path / "rows.jsonl"
+    config = YAML(typ="safe").load(CONFIGS / "demo-mqtt.yaml")
+    config["triggers"]["table"]["subscriber"] = {"file": {"path": str(out)}}
+    (tmp_path / "gateway").mkdir()
+    variables = {"DEMO_MQTT": f"127.0.0.1:{mqtt_server.port}"}
+    with (
+        GatewayProcess(json.dumps(config), tmp_path / "gateway", variables) as gateway,
+        mqtt.Listener(mqtt_server.port) as listener,
+        mqtt.Station(mqtt_server.port) as station,
+    ):
+        for event in events:
+            station.publish(event)
+        gateway.wait_until(lambda: not station.open, what="the server to acknowledge")
+        gateway.wait_until(lambda: gateway.drained("frost", "table"), what="all readings")
+        gateway.wait_until(lambda: len(accounting.ids_in(out)) >= len(events), what="all readings in the file")
+        ledger = Ledger()
+        ledger.accepted = station.acknowledged
+        frost = ledger.of_type(sensors.FROST)
+        listener.wait(sorted(frost))
+    assert frost, "there are alarms to see"
+    assert listener.received.keys() == frost
+    assert all(station.acknowledged[id].digest == digest for id, digest in listener.received.items())
+    lines = [json.loads(line) for line in out.read_text().splitlines()]
+    rows = [(line["id"], station.acknowledged[line["id"]].digest, 0, n) for n, line in enumerate(lines)]
+    checks = [*accounting.table(ledger, accounting.TableFacts(rows))]
+    assert [check.text for check in checks if not check.ok] == []
+    assert [line["data"] for line in sorted(lines, key=lambda line: str(line["id"]))] == [
+        json.loads(event.data) for event in sorted(events, key=lambda event: event.id)
+    ]
 
 
 @pytest.mark.usefixtures("processes")

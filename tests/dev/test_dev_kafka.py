@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from gateway_java.wire import create_topic
 
-pytestmark = pytest.mark.usefixtures("own_kafka")
+pytestmark = [pytest.mark.area(name="dev"), pytest.mark.usefixtures("own_kafka")]
 
 
 COMMAND = [sys.executable, "-m", "gateway_core.cli", "dev", "kafka"]

@@ -22,7 +22,11 @@ from gateway_core.config.registry import Registry
 
 pytestmark = pytest.mark.usefixtures("processes")
 COMMAND = [sys.executable, "-m", "gateway_core.cli", "dev"]
-NAMES = ["mqtt", "nats", "redis", pytest.param("rabbitmq", marks=pytest.mark.full)]
+NAMES = [
+    "redis",
+    *(pytest.param(name, marks=pytest.mark.area(name="dev")) for name in ("mqtt", "nats")),
+    pytest.param("rabbitmq", marks=pytest.mark.full),
+]
 
 
 @contextmanager

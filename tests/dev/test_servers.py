@@ -15,13 +15,12 @@ from tests.dev.clients import CLIENTS
 from tests.processes import descendants, gone
 
 pytestmark = pytest.mark.usefixtures("processes")
-NAMES = sorted(servers.ALL)
+IN_AREA = {"mqtt": pytest.mark.area(name="dev"), "nats": pytest.mark.area(name="dev"), "rabbitmq": pytest.mark.full}
+NAMES = [pytest.param(name, marks=[IN_AREA[name]] if name in IN_AREA else []) for name in sorted(servers.ALL)]
 
 
 @pytest.mark.spec("DEV-03")
-@pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=[pytest.mark.full] * (name == "rabbitmq")) for name in NAMES]
-)
+@pytest.mark.parametrize("name", NAMES)
 def test_a_killed_server_comes_back_on_its_port_with_its_data(name: str, tmp_path: Path) -> None:
     client = CLIENTS[name]
     with servers.ALL[name](tmp_path, users={"anna": "pa:ss/w", "berta": "x"}) as server:
@@ -43,7 +42,7 @@ def test_a_killed_server_comes_back_on_its_port_with_its_data(name: str, tmp_pat
 
 
 @pytest.mark.spec("DEV-03")
-@pytest.mark.parametrize("name", [pytest.param("rabbitmq", marks=pytest.mark.full), "mqtt", "nats", "redis"])
+@pytest.mark.parametrize("name", NAMES)
 def test_two_run_side_by_side_and_leave_nothing(name: str, tmp_path: Path) -> None:
     """RabbitMQ's Erlang has a process of its own that knows all nodes; it ends as well."""
     with servers.ALL[name](tmp_path / "a") as one, servers.ALL[name](tmp_path / "b") as two:

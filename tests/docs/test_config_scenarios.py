@@ -36,6 +36,7 @@ def test_every_config_has_scenarios_that_pass(config: Path, results: list[Result
     assert [failure_text(r) for r in own if not r.passed] == []
 
 
+@pytest.mark.slow
 def test_every_trigger_and_bridge_of_the_configs_is_in_an_expectation(results: list[Result]) -> None:
     there = {(r.case.file, name) for r in results for name in (*r.case.config.triggers, *r.case.config.bridges)}
     expected = {

@@ -55,6 +55,7 @@ def test_a_config_fits_the_editor_schema(file: Path, schema: dict[str, Any]) -> 
         jsonschema.Draft202012Validator(schema).validate(document)
 
 
+@pytest.mark.slow
 def test_the_editor_schema_knows_a_misspelt_key(schema: dict[str, Any]) -> None:
     text = (ROOT / "configs" / "demo.yaml").read_text().replace("subscriber:", "subscribr:")
     with pytest.raises(jsonschema.ValidationError):

@@ -73,6 +73,8 @@ def test_make_help_lists_every_target() -> None:
     for target in (
         "demo",
         "test",
+        "test-areas",
+        "test-cost",
         "test-all",
         "quick",
         "oldest",

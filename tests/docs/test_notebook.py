@@ -38,7 +38,7 @@ def test_the_outputs_are_there_short_and_of_one_run() -> None:
     assert not re.search(r"/(tmp|home|root|var|usr|Users)/", "".join(texts(stored))), "a path of the machine it ran on"
 
 
-@pytest.mark.full
+@pytest.mark.area(name="notebook")
 @pytest.mark.timeout(900)
 @pytest.mark.usefixtures("own_spark")
 def test_a_run_gives_the_stored_outputs() -> None:

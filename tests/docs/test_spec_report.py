@@ -73,6 +73,16 @@ def test_the_table_shows_what_happened(pytester: pytest.Pytester, run, workers: 
     result.stdout.fnmatch_lines(["DP-01*passed*", "DP-05*gap*"])
 
 
+@pytest.mark.usefixtures("processes")
+def test_a_requirement_without_a_proof_fails_the_run(pytester: pytest.Pytester, run) -> None:  # type: ignore[no-untyped-def]
+    names = " ".join(f'"{id}",' for id in load() if id != "DP-05")
+    pytester.makepyfile(f"import pytest\n@pytest.mark.spec({names})\ndef test_all_but_one(): pass")
+    assert run().ret == 0
+    result = run("--every-requirement")
+    assert result.ret == 1
+    result.stdout.fnmatch_lines(["no test that passed proves DP-05"])
+
+
 @pytest.mark.parametrize(
     "workers", [pytest.param([], id="one process"), pytest.param(["-n", "1"], marks=pytest.mark.full, id="xdist")]
 )

@@ -9,11 +9,11 @@ import subprocess
 import sys
 from pathlib import Path
 
-import httpx
 import pytest
 from gateway_plugins.new import Kind, write
 from gateway_testing import GatewayProcess
 
+from tests import web
 from tests.docs.blocks import of_page
 
 PAGE = "docs/tutorial/a-transport.md"
@@ -89,7 +89,7 @@ def test_an_event_goes_through_the_server_and_comes_back(package: Path, tmp_path
             server.leave()
             event = {"specversion": "1.0", "id": "1", "source": "/s", "type": "hello", "data": {"n": 1}}
             headers = {"content-type": "application/cloudevents+json"}
-            assert httpx.post(gateway.ingress(), json=event, headers=headers, verify=False).status_code == 202
+            assert web.post(gateway.ingress(), json=event, headers=headers, verify=False).status_code == 202
             gateway.wait_until(lambda: gateway.status()["triggers"][0]["last_error"], what="the outage to show")
             server.listen()
             arrived = tmp_path / "events.jsonl"

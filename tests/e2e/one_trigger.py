@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import httpx
 from gateway_testing import GatewayProcess, Subscriber
 
+from tests import web
 from tests.ledger import body_of, free_port, headers
 
 _BROKER = """
@@ -29,7 +29,7 @@ def config_for(subscriber: Subscriber) -> str:
 def send(gateway: GatewayProcess, numbers: range) -> None:
     """Each on a connection of its own, so that several workers get some."""
     for number in numbers:
-        answer = httpx.post(gateway.ingress(), content=body_of(number), headers=headers(number), verify=False)
+        answer = web.post(gateway.ingress(), content=body_of(number), headers=headers(number), verify=False)
         answer.raise_for_status()
 
 

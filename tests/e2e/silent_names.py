@@ -13,9 +13,9 @@ import sys
 import threading
 from pathlib import Path
 
-import httpx
 from gateway_testing import GatewayProcess, Subscriber
 
+from tests import web
 from tests.ledger import headers
 
 from .one_trigger import broker
@@ -61,7 +61,7 @@ class NameServer:
 def post(gateway: GatewayProcess, kind: str) -> None:
     """Sends `EVENTS` of this type."""
     for number in range(EVENTS):
-        httpx.post(gateway.ingress(), headers=headers(number) | {"ce-type": kind}).raise_for_status()
+        web.post(gateway.ingress(), headers=headers(number) | {"ce-type": kind}).raise_for_status()
 
 
 def main() -> None:

@@ -66,6 +66,7 @@ def test_two_workers_deliver(folder: Path) -> None:
         assert not errors(gateway)
 
 
+@pytest.mark.area(name="spark_container")
 @pytest.mark.usefixtures("own_spark")
 @pytest.mark.spec("SAFE-67")
 @pytest.mark.timeout(600)

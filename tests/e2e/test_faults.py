@@ -5,9 +5,10 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
-import httpx
 import pytest
 from gateway_testing import GatewayProcess, Received, Subscriber
+
+from tests import web
 
 CONFIG = """
 brokers:
@@ -23,7 +24,7 @@ triggers:
 def post(gateway: GatewayProcess, *ids: str) -> None:
     for id in ids:
         headers = {"ce-specversion": "1.0", "ce-id": id, "ce-source": "/s", "ce-type": "t"}
-        assert httpx.post(gateway.ingress(), headers=headers, verify=False).status_code == 202
+        assert web.post(gateway.ingress(), headers=headers, verify=False).status_code == 202
 
 
 @pytest.mark.spec("DP-18")

@@ -6,10 +6,10 @@ import json
 import time
 from pathlib import Path
 
-import httpx
 import pytest
 from gateway_testing import GatewayProcess, Received, Subscriber
 
+from tests import web
 from tests.ledger import dead_letters, free_port
 
 CONFIG = """
@@ -36,9 +36,7 @@ def test_events_that_wait_for_the_one_connection_are_not_timed_out(tmp_path: Pat
         gateway.start()
         batch = [{"specversion": "1.0", "id": str(n), "source": "/s", "type": "t"} for n in range(10)]
         headers = {"content-type": "application/cloudevents-batch+json"}
-        assert (
-            httpx.post(gateway.ingress(), content=json.dumps(batch), headers=headers, verify=False).status_code == 202
-        )
+        assert web.post(gateway.ingress(), content=json.dumps(batch), headers=headers, verify=False).status_code == 202
         gateway.wait_until(gateway.drained, 60, "the deliveries")
         assert gateway.trigger("slow")["attempts"] == len(s.requests) == 10
         assert not dead_letters(gateway.data_dir / "dead-letter")

@@ -11,6 +11,7 @@ import httpx
 import pytest
 from gateway_testing import GatewayProcess, Subscriber
 
+from tests import web
 from tests.processes import alive
 
 pytestmark = pytest.mark.usefixtures("processes")
@@ -37,7 +38,7 @@ def binary(id: str, type: str = "t.a", source: str = "/s", **more: str) -> dict[
 
 
 def post(gateway: GatewayProcess, headers: Mapping[str, str], body: bytes = b"") -> httpx.Response:
-    return httpx.post(gateway.ingress(), headers=headers, content=body, verify=False)
+    return web.post(gateway.ingress(), headers=headers, content=body, verify=False)
 
 
 @pytest.mark.spec("DP-01", "DP-02", "DP-03", "BR-10", "BR-14", "BR-16", "BR-17", "CARD-04")
@@ -138,10 +139,10 @@ def test_what_can_not_be_taken_is_refused_and_counted(tmp_path: Path) -> None:
         assert bad.status_code == 400
         assert bad.headers["content-type"].startswith("application/problem+json")
         assert bad.json()["attribute"] == "id"
-        assert httpx.get(g.ingress(), verify=False).status_code == 405
-        assert httpx.get(g.ingress(), verify=False).headers["allow"]
-        assert httpx.post(g.ingress() + "/elsewhere", verify=False).status_code == 404
-        assert "POST" in httpx.options(g.ingress(), verify=False).headers["allow"]
+        assert web.get(g.ingress(), verify=False).status_code == 405
+        assert web.get(g.ingress(), verify=False).headers["allow"]
+        assert web.post(g.ingress() + "/elsewhere", verify=False).status_code == 404
+        assert "POST" in web.options(g.ingress(), verify=False).headers["allow"]
         assert post(g, binary("good")).status_code == 202
         assert [r.headers["ce-id"] for r in s.wait_for(1)] == ["good"]
         broker = g.status()["brokers"][0]
@@ -203,7 +204,7 @@ def test_after_its_retries_an_event_is_in_the_dead_letter_and_the_operator_is_to
 def test_a_stop_finishes_what_is_under_way_and_loses_nothing(tmp_path: Path) -> None:
     with Subscriber() as s, GatewayProcess(config(trigger("all", s.url)), tmp_path) as g:
         accepted = 0
-        with httpx.Client(verify=False) as client:
+        with web.client(verify=False) as client:
             for i in range(300):
                 accepted += client.post(g.ingress(), headers=binary(str(i))).status_code == 202
         assert g.stop() == 0
@@ -233,9 +234,9 @@ bridges:
 """
     with Subscriber([202, 503]) as s, GatewayProcess(text.replace("URL", s.url), tmp_path) as g:
         url = g.ingress("across")
-        assert httpx.post(url, headers=binary("1"), content=b"x", verify=False).status_code == 202
+        assert web.post(url, headers=binary("1"), content=b"x", verify=False).status_code == 202
         assert s.requests[0].body == b"x"
-        failed = httpx.post(url, headers=binary("2"), verify=False)
+        failed = web.post(url, headers=binary("2"), verify=False)
         assert failed.status_code == 503
         assert failed.headers["retry-after"]
 
@@ -259,7 +260,7 @@ def test_workers_share_the_ingress_and_their_counts_are_added(tmp_path: Path) ->
             sent = 0
             # a connection belongs to one worker: new ones until both had some
             while sent < 60:
-                sent += httpx.post(g.ingress(), headers=binary(str(sent)), verify=False).status_code == 202
+                sent += web.post(g.ingress(), headers=binary(str(sent)), verify=False).status_code == 202
             s.wait_for(60)
             g.wait_until(lambda: g.status()["brokers"][0]["accepted"] == 60)
             g.wait_until(lambda: g.trigger("all")["delivered"] == 60)

@@ -7,11 +7,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import httpx
 import pytest
 from gateway_java.kafka import KafkaBroker
 from gateway_testing import GatewayProcess, Subscriber
 
+from tests import web
 from tests.kafka_broker import CLIENTS, channel_config
 from tests.ledger import Ledger, body_of, dead_letters, headers, start_senders
 
@@ -36,7 +36,7 @@ def config_of(kafka: KafkaBroker, client: str, url: str) -> str:
 
 
 def send(url: str, *numbers: int) -> None:
-    with httpx.Client(verify=False) as client:
+    with web.client(verify=False) as client:
         for number in numbers:
             answer = client.post(url, content=body_of(number), headers=headers(number))
             assert answer.status_code == 202, answer.text

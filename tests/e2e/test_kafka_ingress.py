@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from uuid import uuid4
 
-import httpx
 import pytest
 from gateway_java.kafka import KafkaBroker
 from gateway_testing import GatewayProcess, Subscriber
 
+from tests import web
 from tests.kafka_broker import CLIENTS
 from tests.kafka_console import produce
 from tests.ledger import body_of, headers
@@ -36,7 +36,7 @@ def test_a_broker_takes_events_from_http_and_kafka(client: str, tmp_path: Path, 
     with Subscriber() as s:
         config = CONFIG.replace("BOOTSTRAP", kafka.bootstrap).replace("TOPIC", topic).replace("CLIENT", client)
         with GatewayProcess(config.replace("URL", s.url), tmp_path) as gateway:
-            answer = httpx.post(gateway.ingress(), content=body_of(1), headers=headers(1), verify=False)
+            answer = web.post(gateway.ingress(), content=body_of(1), headers=headers(1), verify=False)
             assert answer.status_code == 202
             gateway.wait_until(lambda: len(s.requests) == 3, 40, "three events")
             assert sorted(r.body for r in s.requests if r.headers["ce-id"] == "from-kafka") == [b"a", b"b"]

@@ -8,13 +8,13 @@ from pathlib import Path
 from uuid import uuid4
 
 import anyio
-import httpx
 import pytest
 from gateway_java.kafka import KafkaBroker
 from gateway_kafka.admin import Admin
 from gateway_kafka.client_config import KafkaConfig
 from gateway_testing import GatewayProcess, Received, Subscriber
 
+from tests import web
 from tests.kafka_broker import CLIENTS
 
 KEYS, EACH = 200, 4
@@ -82,7 +82,7 @@ def test_each_key_keeps_its_order(order: str, at_once: range, client: str, tmp_p
     with Subscriber(decide=slow.answer) as s:
         config = CONFIG.replace("BOOTSTRAP", kafka.bootstrap).replace("TOPIC", topic).replace("CLIENT", client)
         with GatewayProcess(config.replace("ORDER", order).replace("URL", s.url), tmp_path) as gateway:
-            answer = httpx.post(
+            answer = web.post(
                 gateway.ingress("in"),
                 json=batch(),
                 headers={"content-type": "application/cloudevents-batch+json"},

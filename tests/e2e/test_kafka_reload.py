@@ -5,11 +5,11 @@ from __future__ import annotations
 import threading
 from pathlib import Path
 
-import httpx
 import pytest
 from gateway_java.kafka import KafkaBroker
 from gateway_testing import GatewayProcess, Subscriber
 
+from tests import web
 from tests.kafka_broker import CLIENTS, channel_config
 from tests.ledger import Ledger, body_of, headers, start_senders
 
@@ -56,7 +56,7 @@ def test_a_new_trigger_has_its_place_when_the_reload_is_done(client: str, tmp_pa
         with GatewayProcess(config, tmp_path) as gateway:
             for number in range(1, 4):
                 reload(gateway, config + f"  new{number}: {{subscriber: '{new.url}{number}'}}\n")
-                answer = httpx.post(gateway.ingress(), content=body_of(number), headers=headers(number), verify=False)
+                answer = web.post(gateway.ingress(), content=body_of(number), headers=headers(number), verify=False)
                 assert answer.status_code == 202
                 gateway.wait_until(lambda n=number: len(new.requests) == n, 60, "the event")  # type: ignore[misc]
             assert [r.path for r in new.requests] == ["/1", "/2", "/3"]

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import httpx
 import pytest
 from gateway_testing import GatewayProcess, Subscriber
+
+from tests import web
 
 pytestmark = pytest.mark.usefixtures("processes")
 
@@ -15,7 +16,7 @@ SAMPLE = Path(__file__).parents[1] / "config" / "manifests" / "broker-trigger.ya
 
 def post(url: str, id: str, type: str, **more: str) -> int:
     headers = {"ce-specversion": "1.0", "ce-id": id, "ce-source": "/s", "ce-type": type}
-    return httpx.post(url, headers=headers | {f"ce-{k}": v for k, v in more.items()}, verify=False).status_code
+    return web.post(url, headers=headers | {f"ce-{k}": v for k, v in more.items()}, verify=False).status_code
 
 
 @pytest.mark.spec("BR-06", "BR-07", "BR-08")

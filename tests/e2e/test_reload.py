@@ -13,6 +13,7 @@ import httpx
 import pytest
 from gateway_testing import GatewayProcess, Subscriber
 
+from tests import web
 from tests.ledger import Ledger, body_of, dead_letters, free_port, headers, start_senders
 
 pytestmark = pytest.mark.usefixtures("processes")
@@ -40,7 +41,7 @@ def config(port: int, url: str) -> str:
 
 
 def send(url: str, number: int) -> httpx.Response:
-    return httpx.post(url, content=body_of(number), headers=headers(number), verify=False)
+    return web.post(url, content=body_of(number), headers=headers(number), verify=False)
 
 
 def generation(gateway: GatewayProcess) -> int:

@@ -12,10 +12,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
 from gateway_testing import Subscriber
 
+from tests import web
 from tests.cli.test_cli_running import eventually
 from tests.ledger import body_of, free_port, headers
 
@@ -58,14 +58,14 @@ class Running:
 
     def status(self) -> dict[str, Any]:
         assert self.process.poll() is None, self.errors.read_text()
-        document: dict[str, Any] = httpx.get(f"{self.admin}/status", verify=False, headers=self.headers).json()
+        document: dict[str, Any] = web.get(f"{self.admin}/status", verify=False, headers=self.headers).json()
         return document
 
     def error(self) -> str:
         return self.status()["config"]["error"] or ""
 
     def send(self, number: int) -> None:
-        answer = httpx.post(
+        answer = web.post(
             f"http://127.0.0.1:{self.port}/", content=body_of(number), headers=headers(number), verify=False
         )
         assert answer.status_code == 202
@@ -98,7 +98,7 @@ def running(tmp_path: Path, subscriber: Subscriber) -> Iterator[Running]:
 def test_a_folder_that_cannot_be_listed_changes_nothing(
     running: Running, subscriber: Subscriber, tmp_path: Path, folder: str
 ) -> None:
-    made = httpx.put(
+    made = web.put(
         f"{running.admin}/api/v1/triggers/applied",
         content=f"subscriber: {subscriber.url}applied",
         headers={"content-type": "application/yaml", **running.headers},

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import httpx
 import pytest
 from gateway_testing import GatewayProcess, Subscriber
 
+from tests import web
 from tests.ledger import free_port
 
 pytestmark = pytest.mark.usefixtures("processes")
@@ -34,7 +34,7 @@ def resident(gateway: GatewayProcess) -> int:
 def test_events_that_wait_take_their_memory_once_however_often_a_trigger_is_changed(tmp_path: Path) -> None:
     with Subscriber(default=503) as late:
         text = CONFIG.replace("PORT", str(free_port())).replace("URL", late.url)
-        with GatewayProcess(text.replace("MOST", "3600"), tmp_path) as gateway, httpx.Client() as sender:
+        with GatewayProcess(text.replace("MOST", "3600"), tmp_path) as gateway, web.client() as sender:
             for n in range(EVENTS):
                 attributes = {"ce-specversion": "1.0", "ce-id": str(n), "ce-source": "/s", "ce-type": "t"}
                 sender.post(gateway.ingress(), content=bytes(SIZE), headers=attributes).raise_for_status()

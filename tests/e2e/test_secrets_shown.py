@@ -8,11 +8,11 @@ import subprocess
 import sys
 from pathlib import Path
 
-import httpx
 import pytest
 from gateway_http.secrecy import shown_url
 from gateway_testing import GatewayProcess, Subscriber
 
+from tests import web
 from tests.ledger import body_of, headers
 
 WORDS = ("path-s3cret", "query-s3cret", "user-s3cret", "env-s3cret")
@@ -49,7 +49,7 @@ def test_nothing_shows_a_secret_of_an_address(tmp_path: Path, client: str) -> No
         text = CONFIG.replace("WITH_USER", s.url.replace("://", "://anna:user-s3cret@")).replace("URL", s.url)
         text = text.replace("CLIENT: {", "http: {" if client == "http" else "http: {client: httpx, ")
         with GatewayProcess(text, tmp_path, env) as gateway:
-            answer = httpx.post(gateway.ingress(), content=body_of(1), headers=headers(1), verify=False)
+            answer = web.post(gateway.ingress(), content=body_of(1), headers=headers(1), verify=False)
             assert answer.status_code == 202
             gateway.wait_until(lambda: sum(t["dead_lettered"] for t in gateway.status()["triggers"]) == 4)
             sent = {request.path for request in s.requests}
@@ -64,8 +64,8 @@ def test_nothing_shows_a_secret_of_an_address(tmp_path: Path, client: str) -> No
             seen.append(gateway.admin("/api/v1/events?id=1").text)
             event = {"event": {"specversion": "1.0", "id": "9", "source": "/s", "type": "t"}}
             url, token = f"{gateway.admin_url}/api/v1/explain", gateway.admin_headers
-            seen.append(httpx.post(url, json=event, verify=False, headers=token).text)
-            assert httpx.get(url, verify=False).status_code == 401
+            seen.append(web.post(url, json=event, verify=False, headers=token).text)
+            assert web.get(url, verify=False).status_code == 401
             seen.append((gateway.data_dir / "audit/audit.jsonl").read_text())
             letters = [p.read_text() for p in (gateway.data_dir / "dead-letter").glob("*.jsonl")]
             assert gateway.stop() == 0

@@ -11,6 +11,7 @@ import httpx
 import pytest
 from gateway_testing import GatewayProcess, Subscriber
 
+from tests import web
 from tests.ledger import body_of, free_port, headers
 from tests.planted import install
 from tests.processes import descendants, gone
@@ -81,7 +82,7 @@ def config(url: str, file: Path) -> str:
 def send(url: str, number: int, type: str = "t") -> int:
     """On a connection of its own: the workers share them."""
     own = {**headers(number), "ce-type": type}
-    return httpx.post(url, content=body_of(number), headers=own, timeout=2, verify=False).status_code
+    return web.post(url, content=body_of(number), headers=own, timeout=2, verify=False).status_code
 
 
 def sent_in_spite(gateway: GatewayProcess, number: int) -> None:

@@ -19,6 +19,7 @@ import pytest
 from gateway_testing import GatewayProcess, Subscriber
 from gateway_workers.wire import Note, Wire
 
+from tests import web
 from tests.ledger import body_of, free_port, headers
 from tests.planted import install
 from tests.processes import descendants, gone
@@ -233,9 +234,7 @@ async def test_lines_that_say_nothing_are_dropped(caplog: pytest.LogCaptureFixtu
 
 def accepted(gateway: GatewayProcess, number: int) -> bool:
     try:
-        answer = httpx.post(
-            gateway.ingress(), content=body_of(number), headers=headers(number), timeout=5, verify=False
-        )
+        answer = web.post(gateway.ingress(), content=body_of(number), headers=headers(number), timeout=5, verify=False)
     except httpx.TransportError:
         return False
     return answer.status_code == 202

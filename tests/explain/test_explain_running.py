@@ -10,6 +10,7 @@ import httpx
 import pytest
 from gateway_testing.process import GatewayProcess
 
+from tests import web
 from tests.command_line import tidegate
 
 pytestmark = pytest.mark.usefixtures("processes")
@@ -34,7 +35,7 @@ def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GatewayProcess
 def ask(gateway: GatewayProcess, question: Any, media: str = "application/json") -> httpx.Response:
     body = question if isinstance(question, bytes) else json.dumps(question).encode()
     headers = {"content-type": media, **gateway.admin_headers}
-    return httpx.post(f"{gateway.admin_url}/api/v1/explain", content=body, headers=headers, verify=False)
+    return web.post(f"{gateway.admin_url}/api/v1/explain", content=body, headers=headers, verify=False)
 
 
 @pytest.mark.parametrize(

@@ -366,6 +366,7 @@ SAID_ELSEWHERE = {
 """Files with other refusals, and where `check` finds the same."""
 
 
+@pytest.mark.slow
 @pytest.mark.spec("SAFE-96")
 def test_every_refusal_of_a_start_is_known_to_check() -> None:
     unknown = {file for file, text in _refusals() if not MACHINE.search(text)}

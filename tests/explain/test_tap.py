@@ -14,10 +14,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
 from gateway_testing import Subscriber
 from gateway_testing.process import GatewayProcess
+
+from tests import web
 
 pytestmark = pytest.mark.usefixtures("processes")
 
@@ -53,7 +54,7 @@ def tap(gateway: GatewayProcess, **query: Any) -> Iterator[Iterator[tuple[str, A
             elif name == "data":
                 yield kind, json.loads(value)
 
-    with httpx.stream("GET", url, params=query, timeout=30, verify=False, headers=headers) as response:
+    with web.stream("GET", url, params=query, timeout=30, verify=False, headers=headers) as response:
         assert response.status_code == 200, response.read()
         found = events(response.iter_lines())
         assert next(found)[0] == "open"
@@ -62,7 +63,7 @@ def tap(gateway: GatewayProcess, **query: Any) -> Iterator[Iterator[tuple[str, A
 
 def send(url: str, id: str, type: str = "t", data: bytes = b'{"n": 1}', **headers: str) -> int:
     attributes = {"ce-specversion": "1.0", "ce-id": id, "ce-source": "/s", "ce-type": type, **headers}
-    return httpx.post(
+    return web.post(
         url, content=data, headers={"content-type": "application/json", **attributes}, verify=False
     ).status_code
 
@@ -138,7 +139,7 @@ def test_attempts_are_seen_with_their_outcome(tmp_path: Path) -> None:
 def test_a_tap_that_can_not_be(tmp_path: Path, query: dict[str, str], status: int, detail: str) -> None:
     with running(tmp_path, "http://127.0.0.1:9/") as gateway:
         url, headers = f"{gateway.admin_url}/api/v1/tap", gateway.admin_headers
-        answer = httpx.get(url, params=query, verify=False, headers=headers)
+        answer = web.get(url, params=query, verify=False, headers=headers)
     assert (answer.status_code, detail in answer.json()["detail"]) == (status, True)
 
 

@@ -17,6 +17,7 @@ import pytest
 from gateway_testing import Received, Subscriber
 from gateway_testing.process import GatewayProcess
 
+from tests import web
 from tests.command_line import tidegate
 
 pytestmark = pytest.mark.usefixtures("processes")
@@ -55,7 +56,7 @@ def running(folder: Path, *flags: str, config: str = CONFIG, port: int = 0) -> I
 
 def send(url: str, id: str, **headers: str) -> None:
     attributes = {"ce-specversion": "1.0", "ce-id": id, "ce-source": "/s", "ce-type": "t", **headers}
-    httpx.post(url, content=b"{}", headers=attributes, verify=False)
+    web.post(url, content=b"{}", headers=attributes, verify=False)
 
 
 def why(gateway: GatewayProcess, id: str, **query: str) -> dict[str, Any]:
@@ -65,7 +66,7 @@ def why(gateway: GatewayProcess, id: str, **query: str) -> dict[str, Any]:
 
 def found_at(gateway: GatewayProcess, **query: str) -> httpx.Response:
     url = f"{gateway.admin_url}/api/v1/events"
-    return httpx.get(url, params=query, timeout=30, verify=False, headers=gateway.admin_headers)
+    return web.get(url, params=query, timeout=30, verify=False, headers=gateway.admin_headers)
 
 
 def ways(document: dict[str, Any], entry: int = 0) -> dict[str, Any]:
@@ -221,7 +222,7 @@ triggers:
         assert "RETRIED UNTIL" in shown
         assert "LONGEST WAIT" in shown
         url = f"{gateway.admin_url}/console/triggers/"
-        pages = {name: httpx.get(url + name, headers=gateway.admin_headers, verify=False).text for name in expected}
+        pages = {name: web.get(url + name, headers=gateway.admin_headers, verify=False).text for name in expected}
         assert f'retried until <time datetime="{found["day"]["until"][:13]}' in pages["day"]
         assert "retried until" not in pages["number"]
         assert all("Longest wait" in page for page in pages.values())

@@ -18,11 +18,11 @@ from tests.faults.ledger import Figures
 
 pytestmark = [pytest.mark.usefixtures("processes"), pytest.mark.timeout(900)]
 ADAPTERS = all_adapters()
-# its broker starts three times in the storm; `make test` kills it under the gateway's clients instead
-FULL = {"kafka"}
+# brokers that start three times in the storm; `make test` kills Kafka's under the gateway's clients instead
+MARKS = {"kafka": [pytest.mark.full], "rabbitmq": [pytest.mark.area(name="rabbitmq_faults")]}
 
 
-@pytest.fixture(params=[pytest.param(n, marks=[pytest.mark.full] if n in FULL else []) for n in sorted(ADAPTERS)])
+@pytest.fixture(params=[pytest.param(n, marks=MARKS.get(n, [])) for n in sorted(ADAPTERS)])
 def adapter(request: pytest.FixtureRequest) -> Adapter:
     return ADAPTERS[request.param]()
 

@@ -10,6 +10,8 @@ from typing import Any
 import httpx
 from gateway_testing import Received
 
+from tests import web
+
 STRUCTURED = {"content-type": "application/cloudevents+json"}
 Answer = tuple[int, Mapping[str, str], bytes]
 
@@ -48,4 +50,4 @@ def letters(folder: Path) -> list[dict[str, Any]]:
 
 
 def call(url: str, method: str = "GET", **more: Any) -> httpx.Response:
-    return httpx.request(method, url, timeout=30, verify=False, **more)
+    return web.request(method, url, timeout=30, verify=False, **more)

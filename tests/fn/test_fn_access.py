@@ -19,6 +19,7 @@ from gateway_testing.suites import Kit, MemoryIntake
 
 from gateway_core.contract.event import Message
 from gateway_core.contract.identity import Identity
+from tests import web
 
 pytestmark = pytest.mark.anyio
 
@@ -43,7 +44,7 @@ async def calls(
         called = {"http": {"url": function.url, "codec": "fn"}}
         source: Any = kit.source("fn", {"listen": "127.0.0.1:0", "function": called, "version": "1.0", **options})
         intake = MemoryIntake()
-        client = httpx.AsyncClient(verify=False, timeout=60)
+        client = web.async_client(verify=False, timeout=60)
         async with anyio.create_task_group() as tasks, client:
             await source.start(intake, tasks)
             try:

@@ -10,9 +10,9 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 from urllib.parse import urlsplit
 
-import httpx
 import pytest
 
+from tests import web
 from tests.fn.conftest import Rig
 from tests.fn.functions import call
 
@@ -106,13 +106,13 @@ def test_without_a_body_there_is_neither_data_nor_content_type(rig: Rig, method:
 @pytest.mark.spec("SAFE-23")
 def test_a_body_in_gzip_is_undone_and_its_headers_say_so(rig: Rig) -> None:
     headers = {"content-type": "text/plain", "content-encoding": "gzip"}
-    assert httpx.post(rig.fn, headers=headers, content=gzip.compress(b"hello " * 100), verify=False).status_code == 204
+    assert web.post(rig.fn, headers=headers, content=gzip.compress(b"hello " * 100), verify=False).status_code == 204
     event = rig.called()
     assert event["data"] == "hello " * 100
     listed = request_in(event)["headers"]
     assert "Content-Encoding" not in listed
     assert listed["Content-Length"] == ["600"]
-    answer = httpx.post(rig.fn, headers={**headers, "content-encoding": "br"}, content=b"x", verify=False)
+    answer = web.post(rig.fn, headers={**headers, "content-encoding": "br"}, content=b"x", verify=False)
     assert (answer.status_code, answer.headers["accept-encoding"]) == (415, "gzip")
 
 

@@ -22,6 +22,7 @@ from gateway_core.contract.errors import Overloaded, Refused, StartError, Storag
 from gateway_core.contract.event import Event
 from gateway_core.contract.hookspecs import hookimpl
 from gateway_core.contract.interfaces import Accepted, Admission, Outcome, Source
+from tests import web
 
 pytestmark = pytest.mark.anyio
 RETURNED = Outcome(True, code=200, reply=Event({"specversion": "1.0", "id": "1", "source": "/", "type": "t"}, b"1"))
@@ -79,7 +80,7 @@ class Bench:
         self.intake = Memory()
         self.source = build(function, **options)
         self.answers: list[httpx.Response] = []
-        self._client = httpx.AsyncClient(timeout=30, verify=False)
+        self._client = web.async_client(timeout=30, verify=False)
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[Bench]:

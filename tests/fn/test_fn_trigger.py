@@ -6,10 +6,10 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
 from gateway_testing import GatewayProcess, Received, Subscriber
 
+from tests import web
 from tests.fn.functions import event_in, failing, letters, returned
 
 CONFIG = """
@@ -34,7 +34,7 @@ triggers:
 
 def post(gateway: GatewayProcess, id: str, kind: str) -> None:
     headers = {"ce-specversion": "1.0", "ce-id": id, "ce-source": "/s", "ce-type": "t", "ce-kind": kind}
-    assert httpx.post(gateway.ingress(), headers=headers, json={"id": id}, verify=False).status_code == 202
+    assert web.post(gateway.ingress(), headers=headers, json={"id": id}, verify=False).status_code == 202
 
 
 @pytest.mark.spec("FN-10", "FN-11", "FN-12", "FN-13", "FN-14")

@@ -21,14 +21,16 @@ import pytest
 from tests.fuzz import run
 from tests.fuzz.planted import PLANTS, RARE
 from tests.fuzz.targets import TARGETS
+from tests.servers_shared import need
 
 HERE = Path(__file__).parent
 
-# as in pyproject.toml: there are no wheels of atheris for others
-has_fuzzer = pytest.mark.skipif(
-    sys.platform != "linux" or platform.machine() != "x86_64" or sys.version_info >= (3, 14),
-    reason="atheris has no wheel for this platform",
-)
+
+@pytest.fixture
+def fuzzer() -> None:
+    """As in pyproject.toml: there are no wheels of atheris for others."""
+    there = sys.platform == "linux" and platform.machine() == "x86_64" and sys.version_info < (3, 14)
+    need(there, "atheris has no wheel for this platform")
 
 
 def fuzz(*arguments: str, seconds: int) -> subprocess.CompletedProcess[str]:
@@ -68,7 +70,7 @@ def test_each_file_is_a_target_with_a_dictionary_and_a_planted_fault() -> None:
     assert {folder.name for folder in (HERE / "corpus").iterdir()} <= set(TARGETS)
 
 
-@has_fuzzer
+@pytest.mark.usefixtures("fuzzer")
 @pytest.mark.spec("SAFE-24")
 @pytest.mark.timeout(900)
 @pytest.mark.usefixtures("processes")
@@ -79,7 +81,7 @@ def test_planted_faults_are_found(tmp_path: Path) -> None:
     assert ended.returncode == 0, f"{ended.stdout}{ended.stderr[-500:]}{said}"
 
 
-@has_fuzzer
+@pytest.mark.usefixtures("fuzzer")
 @pytest.mark.full
 @pytest.mark.spec("SAFE-24")
 @pytest.mark.timeout(400)
@@ -91,7 +93,7 @@ def test_a_planted_hang_is_found(tmp_path: Path) -> None:
     assert RARE.search(found.read_bytes())
 
 
-@has_fuzzer
+@pytest.mark.usefixtures("fuzzer")
 @pytest.mark.spec("SAFE-24")
 @pytest.mark.timeout(400)
 @pytest.mark.usefixtures("processes")
@@ -108,7 +110,7 @@ def test_the_long_run_keeps_its_findings_and_goes_on(tmp_path: Path, capsys: pyt
         run.main(["nonsense"])
 
 
-@has_fuzzer
+@pytest.mark.usefixtures("fuzzer")
 @pytest.mark.full
 @pytest.mark.spec("SAFE-24")
 @pytest.mark.timeout(2500)

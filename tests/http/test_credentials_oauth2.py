@@ -16,7 +16,6 @@ from typing import Any, cast
 from urllib.parse import parse_qsl
 
 import anyio
-import httpx
 import pytest
 import trustme
 from gateway_http.credentials import oauth2
@@ -29,6 +28,7 @@ from gateway_core.contract.errors import StartError
 from gateway_core.contract.event import Event
 from gateway_core.contract.interfaces import Outcome
 from gateway_core.delivery import Subscription
+from tests import web
 from tests.oauth_server import SECRET, is_valid, oauth_server
 
 pytestmark = pytest.mark.anyio
@@ -467,7 +467,7 @@ def test_a_stop_does_not_wait_for_the_endpoint(tmp_path: Path) -> None:
         try:
             with GatewayProcess(config, tmp_path, {"TIDEGATE_DRAIN_TIMEOUT_S": "120"}) as gateway:
                 event = {"ce-specversion": "1.0", "ce-id": "1", "ce-source": "/s", "ce-type": "t"}
-                assert httpx.post(gateway.ingress(), headers=event, verify=False).status_code == 202
+                assert web.post(gateway.ingress(), headers=event, verify=False).status_code == 202
                 gateway.wait_until(lambda: gateway.trigger("t")["in_flight"] == 1)
                 gateway.stop(timeout_s=60)
                 assert not answer.is_set()

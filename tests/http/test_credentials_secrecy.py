@@ -9,7 +9,6 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
 from gateway_testing import GatewayProcess, Subscriber
 from gateway_testing.subscriber import Answer, Received
@@ -20,6 +19,7 @@ from gateway_core.contract.config_model import GatewayConfig
 from gateway_core.contract.errors import ConfigError
 from gateway_core.contract.settings import Settings
 from gateway_core.runtime.gateway import Gateway
+from tests import web
 from tests.admin_routes import all_routes
 from tests.twins import twins
 
@@ -65,7 +65,7 @@ def test_nothing_shows_a_token(tmp_path: Path, client: str) -> None:
         with GatewayProcess(config, tmp_path, {"TIDEGATE_LOG_LEVEL": "debug"}) as gateway:
             event = {"specversion": "1.0", "id": "1", "source": "/s", "type": "t", "data": {}}
             headers = {"content-type": "application/cloudevents+json"}
-            assert httpx.post(gateway.ingress(), json=event, headers=headers, verify=False).status_code == 202
+            assert web.post(gateway.ingress(), json=event, headers=headers, verify=False).status_code == 202
             letters = tmp_path / "letters.jsonl"
             gateway.wait_until(lambda: letters.exists() and letters.read_text().count("\n") == 1)
             gateway.wait_until(lambda: "no access token" in (gateway.trigger("tokenless")["last_error"] or ""))

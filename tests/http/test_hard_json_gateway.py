@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import anyio
-import httpx
 import pytest
 from gateway_cloudevents import event_json
 
@@ -17,6 +16,7 @@ from gateway_core.config.load import load_all
 from gateway_core.config.registry import Registry
 from gateway_core.contract.settings import Settings
 from gateway_core.runtime.gateway import Gateway
+from tests import web
 from tests.hard_json import JSON, NO_JSON
 from tests.in_process import started
 
@@ -47,6 +47,7 @@ async def lines(file: Path, count: int) -> list[bytes]:
     return file.read_bytes().splitlines()
 
 
+@pytest.mark.slow
 async def test_every_text_arrives_as_it_came_and_comes_back_from_its_line(tmp_path: Path) -> None:
     file, config_file = tmp_path / "events.jsonl", tmp_path / "tidegate.yaml"
     config_file.write_text(f"""
@@ -58,7 +59,7 @@ triggers: {{t: {{subscriber: {{file: {{path: "{file}", fsync: false}}}}}}}}
         load_all([config_file], registry, {}).config, Settings(data_dir=tmp_path / "data", admin="off"), registry
     )
     texts = dict(enumerate(JSON.values()))
-    async with started(gateway), httpx.AsyncClient(verify=False, timeout=60) as client:
+    async with started(gateway), web.async_client(verify=False, timeout=60) as client:
         url = gateway.ingress["default"][0]
 
         async def post(body: bytes, headers: dict[str, str]) -> int:

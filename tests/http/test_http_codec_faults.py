@@ -6,9 +6,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-import httpx
 import pytest
 from gateway_testing import GatewayProcess, Subscriber
+
+from tests import web
 
 pytestmark = [pytest.mark.spec("SAFE-26")]
 
@@ -77,7 +78,7 @@ def gateway(tmp_path: Path) -> Iterator[tuple[GatewayProcess, Subscriber]]:
 @pytest.mark.usefixtures("processes")
 def test_each_fault_is_its_senders_alone(gateway: tuple[GatewayProcess, Subscriber]) -> None:
     process, subscriber = gateway
-    with httpx.Client(verify=False) as client:
+    with web.client(verify=False) as client:
         for what in ("raise", "panic", "deep", "nothing", "junk"):
             answer = client.post(process.ingress(), content=what)
             assert (answer.status_code, answer.headers["content-type"]) == (500, "application/problem+json"), what

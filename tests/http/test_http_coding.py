@@ -9,11 +9,11 @@ import time
 import zlib
 from typing import Any
 
-import httpx
 import pytest
 from gateway_serving.content_coding import UnknownCoding, coding_of, decoded
 
 from gateway_core.contract.errors import Refused
+from tests import web
 from tests.twins import twins
 
 pytestmark = [pytest.mark.anyio, pytest.mark.spec("SAFE-23")]
@@ -47,7 +47,7 @@ TAKEN = {
 
 @pytest.mark.parametrize(("coding", "sent", "data"), TAKEN.values(), ids=TAKEN.keys())
 async def test_gzip_is_undone(kit: Any, intake: Any, server: str, coding: str, sent: bytes, data: bytes) -> None:
-    async with kit.source(intake, server=server) as source, httpx.AsyncClient(verify=False) as client:
+    async with kit.source(intake, server=server) as source, web.async_client(verify=False) as client:
         answer = await client.post(source.address, headers={**EVENT, "content-encoding": coding}, content=sent)
         assert answer.status_code == 202
         structured = {"content-type": "application/cloudevents+json", "content-encoding": "gzip"}
@@ -62,7 +62,7 @@ async def test_gzip_is_undone(kit: Any, intake: Any, server: str, coding: str, s
 async def test_other_codings_are_refused_with_those_that_are_taken(
     kit: Any, intake: Any, server: str, coding: str
 ) -> None:
-    async with kit.source(intake, server=server) as source, httpx.AsyncClient(verify=False) as client:
+    async with kit.source(intake, server=server) as source, web.async_client(verify=False) as client:
         answer = await client.post(source.address, headers={**EVENT, "content-encoding": coding}, content=BODY)
         assert (answer.status_code, answer.headers["accept-encoding"]) == (415, "gzip")
         assert answer.json()["rule"] == "RFC 9110 section 8.4"
@@ -89,7 +89,7 @@ BROKEN = {
 
 @pytest.mark.parametrize("body", BROKEN.values(), ids=BROKEN.keys())
 async def test_what_is_no_gzip_is_refused(kit: Any, intake: Any, server: str, body: bytes) -> None:
-    async with kit.source(intake, server=server) as source, httpx.AsyncClient(verify=False) as client:
+    async with kit.source(intake, server=server) as source, web.async_client(verify=False) as client:
         answer = await client.post(source.address, headers={**EVENT, "content-encoding": "gzip"}, content=body)
         assert answer.status_code == 400
         assert answer.json()["rule"] == "RFC 9110 section 8.4.1.3"
@@ -107,7 +107,7 @@ async def test_a_bomb_costs_no_more_than_the_limit(kit: Any, intake: Any, server
     limits = {"max_body_bytes": 1 << 20}
     assert len(bomb()) < 1 << 20
     exact = gzip.compress(bytes(1 << 20))
-    async with kit.source(intake, server=server, limits=limits) as source, httpx.AsyncClient(verify=False) as client:
+    async with kit.source(intake, server=server, limits=limits) as source, web.async_client(verify=False) as client:
         begin = time.process_time()
         answer = await client.post(source.address, headers={**EVENT, "content-encoding": "gzip"}, content=bomb())
         assert time.process_time() - begin < 1

@@ -12,6 +12,7 @@ import httpx
 import pytest
 
 from gateway_core.contract.errors import NotDelivered, Overloaded, StartError, StorageError
+from tests import web
 from tests.twins import twins
 
 pytestmark = pytest.mark.anyio
@@ -40,7 +41,7 @@ def problem(response: httpx.Response) -> dict[str, Any]:
 
 @pytest.mark.spec("DP-01", "DP-04", "BR-14")
 async def test_binary_event_is_accepted(kit: Any, intake: Any, server: str) -> None:
-    async with kit.source(intake, server=server) as source, httpx.AsyncClient(verify=False) as client:
+    async with kit.source(intake, server=server) as source, web.async_client(verify=False) as client:
         for _ in range(3):
             response = await client.post(source.address, headers=EVENT, content=b"\x00\xffdata")
             assert (response.status_code, response.content) == (202, b"")
@@ -54,7 +55,7 @@ async def test_binary_event_is_accepted(kit: Any, intake: Any, server: str) -> N
 
 @pytest.mark.spec("DP-02")
 async def test_structured_and_batch(kit: Any, intake: Any, server: str) -> None:
-    async with kit.source(intake, server=server) as source, httpx.AsyncClient(verify=False) as client:
+    async with kit.source(intake, server=server) as source, web.async_client(verify=False) as client:
         one = {"content-type": "application/cloudevents+json; charset=UTF-8"}
         many = {"content-type": "application/cloudevents-batch+json"}
         assert (await client.post(source.address, headers=one, content=b'{"id":"a"}')).status_code == 202
@@ -65,7 +66,7 @@ async def test_structured_and_batch(kit: Any, intake: Any, server: str) -> None:
 
 @pytest.mark.spec("DP-15")
 async def test_duplicates_are_accepted(kit: Any, intake: Any, server: str) -> None:
-    async with kit.source(intake, server=server) as source, httpx.AsyncClient(verify=False) as client:
+    async with kit.source(intake, server=server) as source, web.async_client(verify=False) as client:
         codes = [(await client.post(source.address, headers=EVENT)).status_code for _ in range(2)]
         assert codes == [202, 202]
         assert intake.ids() == ["1", "1"]
@@ -73,7 +74,7 @@ async def test_duplicates_are_accepted(kit: Any, intake: Any, server: str) -> No
 
 @pytest.mark.spec("BR-15", "DP-27")
 async def test_refused_events_are_answered_with_the_fault(kit: Any, intake: Any, server: str) -> None:
-    async with kit.source(intake, server=server) as source, httpx.AsyncClient(verify=False) as client:
+    async with kit.source(intake, server=server) as source, web.async_client(verify=False) as client:
         response = await client.post(source.address, content=b"{}")
         assert response.status_code == 400
         found = problem(response)
@@ -87,7 +88,7 @@ async def test_refused_events_are_answered_with_the_fault(kit: Any, intake: Any,
 
 @pytest.mark.spec("DP-27")
 async def test_overload_and_storage_faults(kit: Any, intake: Any, server: str) -> None:
-    async with kit.source(intake, server=server) as source, httpx.AsyncClient(verify=False) as client:
+    async with kit.source(intake, server=server) as source, web.async_client(verify=False) as client:
         intake.result = Overloaded("the log is full", retry_after_s=2.2)
         response = await client.post(source.address, headers=EVENT)
         assert (response.status_code, response.headers["retry-after"]) == (503, "3")
@@ -101,7 +102,7 @@ async def test_overload_and_storage_faults(kit: Any, intake: Any, server: str) -
 
 @pytest.mark.spec("SAFE-41")
 async def test_a_final_refusal_of_a_bridges_sink_is_no_503(kit: Any, intake: Any, server: str) -> None:
-    async with kit.source(intake, server=server) as source, httpx.AsyncClient(verify=False) as client:
+    async with kit.source(intake, server=server) as source, web.async_client(verify=False) as client:
         intake.result = NotDelivered("not delivered: 400 Bad Request", 400)
         response = await client.post(source.address, headers=EVENT)
         assert response.status_code == 422
@@ -114,7 +115,7 @@ async def test_a_final_refusal_of_a_bridges_sink_is_no_503(kit: Any, intake: Any
 async def test_bugs_are_answered_without_details(
     kit: Any, intake: Any, server: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async with kit.source(intake, server=server) as source, httpx.AsyncClient(verify=False) as client:
+    async with kit.source(intake, server=server) as source, web.async_client(verify=False) as client:
         for _ in range(2):
             response = await client.post(source.address, headers={**EVENT, "ce-type": "explode"})
             assert response.status_code == 500
@@ -125,7 +126,7 @@ async def test_bugs_are_answered_without_details(
 
 @pytest.mark.spec("DP-05")
 async def test_options_names_post_and_queues_nothing(kit: Any, intake: Any, server: str) -> None:
-    async with kit.source(intake, server=server) as source, httpx.AsyncClient(verify=False) as client:
+    async with kit.source(intake, server=server) as source, web.async_client(verify=False) as client:
         response = await client.options(source.address, headers=EVENT)
         assert (response.status_code, response.content) == (200, b"")
         assert response.headers["allow"] == "POST, OPTIONS"
@@ -138,7 +139,7 @@ async def test_options_names_post_and_queues_nothing(kit: Any, intake: Any, serv
 @pytest.mark.spec("BR-13")
 @pytest.mark.parametrize("method", ["GET", "HEAD", "PUT", "DELETE", "PATCH"])
 async def test_other_methods(kit: Any, intake: Any, server: str, method: str) -> None:
-    async with kit.source(intake, server=server) as source, httpx.AsyncClient(verify=False) as client:
+    async with kit.source(intake, server=server) as source, web.async_client(verify=False) as client:
         response = await client.request(method, source.address, headers=EVENT, content=b"data")
         assert response.status_code == 405
         assert response.headers["allow"] == "POST, OPTIONS"
@@ -152,7 +153,7 @@ async def test_other_methods(kit: Any, intake: Any, server: str, method: str) ->
 
 @pytest.mark.spec("DP-27")
 async def test_paths_are_exact(kit: Any, intake: Any, server: str) -> None:
-    async with kit.source(intake, server=server, path="/a/b") as source, httpx.AsyncClient(verify=False) as client:
+    async with kit.source(intake, server=server, path="/a/b") as source, web.async_client(verify=False) as client:
         assert source.address.endswith("/a/b")
         base = source.address.removesuffix("/a/b")
         for path in ("/", "/a", "/a/b/", "/a/b/c", "/A/b", "//a/b"):
@@ -166,7 +167,7 @@ async def test_paths_are_exact(kit: Any, intake: Any, server: str) -> None:
 @pytest.mark.spec("DP-27")
 async def test_large_bodies(kit: Any, intake: Any, server: str) -> None:
     limits = {"max_body_bytes": 100_000}
-    async with kit.source(intake, server=server, limits=limits) as source, httpx.AsyncClient(verify=False) as client:
+    async with kit.source(intake, server=server, limits=limits) as source, web.async_client(verify=False) as client:
         whole = bytes(range(256)) * 256  # 64 KiB, which every ingress must take
         assert (await client.post(source.address, headers=EVENT, content=whole)).status_code == 202
         assert intake.events[0].data == whole
@@ -182,14 +183,14 @@ async def test_chunked_requests(kit: Any, intake: Any, server: str) -> None:
         for part in (b"one", b"two", b"three"):
             yield part
 
-    async with kit.source(intake, server=server) as source, httpx.AsyncClient(verify=False) as client:
+    async with kit.source(intake, server=server) as source, web.async_client(verify=False) as client:
         assert (await client.post(source.address, headers=EVENT, content=parts())).status_code == 202
         assert intake.events[0].data == b"onetwothree"
 
 
 async def test_too_many_headers(kit: Any, intake: Any, server: str) -> None:
     limits = {"max_headers": 32}
-    async with kit.source(intake, server=server, limits=limits) as source, httpx.AsyncClient(verify=False) as client:
+    async with kit.source(intake, server=server, limits=limits) as source, web.async_client(verify=False) as client:
         response = await client.post(source.address, headers={**EVENT, **{f"x-{n}": "1" for n in range(32)}})
         assert response.status_code == 431
         assert intake.events == []
@@ -203,7 +204,7 @@ async def test_stop_answers_what_was_taken(kit: Any, intake: Any, server: str) -
     async def post(client: httpx.AsyncClient) -> None:
         codes.append((await client.post(source.address, headers=EVENT)).status_code)
 
-    async with anyio.create_task_group() as tasks, httpx.AsyncClient(verify=False) as client:
+    async with anyio.create_task_group() as tasks, web.async_client(verify=False) as client:
         await source.start(intake, tasks)
         tasks.start_soon(post, client)
         await kit.until(lambda: len(intake.held) == 1)
@@ -228,7 +229,7 @@ async def test_sources_share_an_address_by_path(kit: Any, intake: Any, server: s
     async with kit.source(intake, server=server) as free:
         listen = f"127.0.0.1:{httpx.URL(free.address).port}"  # free again below
     options = {"listen": listen, "server": server}
-    async with httpx.AsyncClient(verify=False) as client, kit.source(intake, owner="first", path="/a", **options) as a:
+    async with web.async_client(verify=False) as client, kit.source(intake, owner="first", path="/a", **options) as a:
         async with kit.source(other, owner="second", path="/b", **options) as b:
             assert (await client.post(a.address, headers=EVENT)).status_code == 202
             assert (await client.post(b.address, headers=EVENT)).status_code == 202

@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-import httpx
 import pytest
 import trustme
 
 from gateway_core.contract.errors import StartError
+from tests import web
 from tests.faults.proxy import Proxy
 from tests.twins import twins
 
@@ -90,7 +90,7 @@ async def test_http2_by_hypercorn(kit: Any, intake: Any, folder: Path) -> None:
     headers = {"ce-id": "1"}
     async with (
         kit.source(intake, server="hypercorn", tls=pair(folder, "server")) as source,
-        httpx.AsyncClient(http1=False, http2=True, verify=trust) as client,
+        web.async_client(http1=False, http2=True, verify=trust) as client,
     ):
         response = await client.post(source.address, headers=headers, content=b"x" * 65_536)
         assert (response.status_code, response.http_version) == (202, "HTTP/2")
@@ -98,7 +98,7 @@ async def test_http2_by_hypercorn(kit: Any, intake: Any, folder: Path) -> None:
         assert (await client.post(source.address)).status_code == 400
     async with (
         kit.source(intake, server="hypercorn") as source,
-        httpx.AsyncClient(http1=False, http2=True, verify=False) as client,
+        web.async_client(http1=False, http2=True, verify=False) as client,
     ):
         response = await client.post(source.address, headers=headers, content=b"prior knowledge")
         assert (response.status_code, response.http_version) == (202, "HTTP/2")

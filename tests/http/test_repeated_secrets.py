@@ -6,11 +6,12 @@ import json
 from base64 import b64decode
 from pathlib import Path
 
-import httpx
 import pytest
 from gateway_http.secrecy import without
 from gateway_testing.process import GatewayProcess
 from gateway_testing.subscriber import Answer, Received, Subscriber
+
+from tests import web
 
 CREDENTIAL = "Bearer sesame-open-4711"  # planted, to look for
 
@@ -32,7 +33,7 @@ def test_no_dead_letter_has_a_secret_that_the_subscriber_repeats(tmp_path: Path)
         with GatewayProcess(text, tmp_path) as gateway:
             event = {"specversion": "1.0", "id": "1", "source": "/s", "type": "t"}
             media = {"content-type": "application/cloudevents+json"}
-            httpx.post(gateway.ingress(), json=event, headers=media, verify=False).raise_for_status()
+            web.post(gateway.ingress(), json=event, headers=media, verify=False).raise_for_status()
             gateway.wait_until(lambda: sum(t["dead_lettered"] for t in gateway.status()["triggers"]) == 2)
         (file,) = (gateway.data_dir / "dead-letter").glob("*.jsonl")
         letters = [json.loads(line) for line in file.read_text().splitlines()]

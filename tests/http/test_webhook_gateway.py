@@ -16,6 +16,7 @@ from gateway_core.config.load import load_all
 from gateway_core.config.registry import Registry
 from gateway_core.contract.settings import Settings
 from gateway_core.runtime.gateway import Gateway
+from tests import web
 from tests.in_process import started
 
 pytestmark = pytest.mark.anyio
@@ -38,7 +39,7 @@ triggers: {{t: {{subscriber: {{http: {{url: "{url}", webhook: {{origin: {ORIGIN}
     registry = Registry.installed()
     config = load_all([file], registry, {}).config
     gateway = Gateway(config, Settings(data_dir=folder / "data", admin="off"), registry)
-    async with started(gateway), httpx.AsyncClient(verify=False, timeout=60) as client:
+    async with started(gateway), web.async_client(verify=False, timeout=60) as client:
         yield gateway, client
 
 

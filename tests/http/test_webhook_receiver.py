@@ -13,6 +13,7 @@ from gateway_http.webhook_receiver import WebhookReceiver
 from gateway_testing import FakeClock
 
 from gateway_core.contract.event import Event, Message
+from tests import web
 from tests.twins import twins
 
 pytestmark = pytest.mark.anyio
@@ -35,7 +36,7 @@ def anyio_backend() -> Any:
 @pytest.mark.spec("WH-03")
 @pytest.mark.parametrize("options", [{}, {"webhook": {"origins": ["other.example.com"]}}])
 async def test_nobody_gets_permission_unasked(kit: Any, intake: Any, server: str, options: dict[str, Any]) -> None:
-    async with kit.source(intake, server=server, **options) as source, httpx.AsyncClient(verify=False) as client:
+    async with kit.source(intake, server=server, **options) as source, web.async_client(verify=False) as client:
         response = await client.options(source.address, headers={ASK: ORIGIN, "WebHook-Request-Rate": "120"})
         assert (response.status_code, response.headers["allow"]) == (200, "POST, OPTIONS")
         assert not [name for name in response.headers if name.startswith("webhook")]
@@ -46,7 +47,7 @@ async def test_the_handshake(kit: Any, intake: Any, server: str) -> None:
     webhook = {"origins": ["*.Example.com", "a.example"], "rate_per_minute": 120}
     async with (
         kit.source(intake, server=server, webhook=webhook) as source,
-        httpx.AsyncClient(verify=False) as client,
+        web.async_client(verify=False) as client,
     ):
         asked = {ASK: ORIGIN, "WebHook-Request-Rate": "6000", "WebHook-Request-Callback": "https://127.0.0.1:1/x"}
         response = await client.options(source.address, headers=asked)
@@ -76,7 +77,7 @@ async def test_a_post_needs_a_permitted_origin(
     webhook = {"origins": [ORIGIN]}
     async with (
         kit.source(intake, server=server, webhook=webhook) as source,
-        httpx.AsyncClient(verify=False) as client,
+        web.async_client(verify=False) as client,
     ):
         response = await client.post(source.address, headers=[*EVENT.items(), *headers])
         assert response.status_code == 403
@@ -91,7 +92,7 @@ async def test_a_post_needs_a_permitted_origin(
 @pytest.mark.spec("WH-04")
 async def test_the_origin_may_be_optional(kit: Any, intake: Any) -> None:
     webhook = {"origins": [ORIGIN], "require_origin": False}
-    async with kit.source(intake, webhook=webhook) as source, httpx.AsyncClient(verify=False) as client:
+    async with kit.source(intake, webhook=webhook) as source, web.async_client(verify=False) as client:
         assert (await client.post(source.address, headers=EVENT)).status_code == 202
         assert (await client.post(source.address, headers={**EVENT, ASK: "evil.example"})).status_code == 403
 
@@ -102,7 +103,7 @@ async def test_the_granted_rate_is_enforced(kit: Any, intake: Any, server: str) 
     webhook = {"origins": ["*"], "rate_per_minute": 3}
     async with (
         kit.source(intake, clock=clock, server=server, webhook=webhook) as source,
-        httpx.AsyncClient(verify=False) as client,
+        web.async_client(verify=False) as client,
     ):
 
         async def post(origin: str = ORIGIN) -> httpx.Response:
@@ -153,7 +154,7 @@ async def test_event_grids_validation(kit: Any, intake: Any, server: str) -> Non
     webhook = {"origins": ["*"], "require_origin": False, "event_grid": True}
     async with (
         kit.source(intake, server=server, webhook=webhook) as source,
-        httpx.AsyncClient(verify=False) as client,
+        web.async_client(verify=False) as client,
     ):
         response = await client.post(source.address, headers=GRID, json=[VALIDATION])
         assert response.status_code == 200
@@ -226,7 +227,7 @@ async def test_over_http2(kit: Any, intake: Any) -> None:
     webhook = {"origins": [ORIGIN], "event_grid": True}
     async with (
         kit.source(intake, server="hypercorn", webhook=webhook) as source,
-        httpx.AsyncClient(http1=False, http2=True, verify=False) as client,
+        web.async_client(http1=False, http2=True, verify=False) as client,
     ):
         asked = await client.options(source.address, headers={ASK: ORIGIN})
         assert (asked.http_version, asked.headers["webhook-allowed-rate"]) == ("HTTP/2", "*")
@@ -240,7 +241,7 @@ async def test_over_http2(kit: Any, intake: Any) -> None:
 async def test_refusals_are_counted_and_in_the_audit_log(kit: Any, intake: Any, tmp_path: Any) -> None:
     async with (
         kit.source(intake, webhook={"origins": [ORIGIN]}) as source,
-        httpx.AsyncClient(verify=False) as client,
+        web.async_client(verify=False) as client,
     ):
         assert (await client.post(source.address, headers=EVENT)).status_code == 403
         assert source.metrics()["tidegate_http_denied_total"] == {"403": 1}

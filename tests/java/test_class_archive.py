@@ -48,6 +48,7 @@ def test_a_jvm_starts_without_an_archive_that_is_none(archive: Callable[[bytes],
     assert ran.stdout == ""
 
 
+@pytest.mark.area(name="dev")
 @pytest.mark.timeout(600)
 def test_a_broker_uses_its_archive(own_kafka: Callable[..., KafkaBroker]) -> None:
     end = time.monotonic() + 300

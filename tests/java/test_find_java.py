@@ -42,6 +42,7 @@ def test_a_java_that_has_no_release_file_is_asked(tmp_path: Path) -> None:
     assert (found.home, found.version) == (home, 17)
 
 
+@pytest.mark.area(name="dev")
 @pytest.mark.usefixtures("processes")
 def test_the_package_brings_one_that_takes_the_launchers_argument(tmp_path: Path) -> None:
     found = java.find({"PATH": str(tmp_path), "HOME": str(tmp_path / "new")})

@@ -48,6 +48,7 @@ def test_topics_are_made_once(kafka: KafkaBroker) -> None:
         kafka.create_topic("not a topic's name", 1)
 
 
+@pytest.mark.area(name="dev")
 def test_a_killed_broker_comes_back_with_its_data_at_its_address(own_kafka: Callable[..., KafkaBroker]) -> None:
     broker = own_kafka()
     address, first = broker.bootstrap, broker.pid
@@ -67,6 +68,7 @@ def test_a_killed_broker_comes_back_with_its_data_at_its_address(own_kafka: Call
         again.kill()
 
 
+@pytest.mark.area(name="dev")
 @pytest.mark.usefixtures("own_kafka")
 def test_it_dies_with_the_process_that_started_it(tmp_path: Path) -> None:
     command = [sys.executable, "-c", HOLDER, str(tmp_path)]
@@ -78,6 +80,7 @@ def test_it_dies_with_the_process_that_started_it(tmp_path: Path) -> None:
         wait_until(lambda: is_free(port), "the broker has gone")
 
 
+@pytest.mark.area(name="dev")
 @pytest.mark.usefixtures("own_kafka")
 def test_one_that_can_not_start_says_why(tmp_path: Path) -> None:
     with socket.socket() as taken:

@@ -14,6 +14,7 @@ from gateway_kafka.source import KafkaSource
 from gateway_core.config.load import load_all
 from gateway_core.config.registry import Registry
 from tests.command_line import tidegate
+from tests.kafka_broker import TWIN_CLIENTS
 from tests.ledger import free_port
 
 BRIDGES = """\
@@ -44,7 +45,7 @@ brokers:
 LOGIN = ', sasl: {mechanism: PLAIN, username: gate, password: "${secret:PW}"}'
 
 
-@pytest.mark.parametrize("client", ["aiokafka", "confluent"])
+@pytest.mark.parametrize("client", TWIN_CLIENTS)
 @pytest.mark.parametrize(
     ("there", "more", "ok", "says"),
     [

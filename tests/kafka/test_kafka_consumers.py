@@ -24,11 +24,11 @@ from gateway_kafka.client import Consumer, KafkaFault, Partition, Record
 from gateway_kafka.client_config import KafkaConfig
 
 from gateway_core.contract.clock import SystemClock
-from tests.kafka_broker import producer
+from tests.kafka_broker import TWIN_CLIENTS, producer
 
 pytestmark = pytest.mark.anyio
 LIMIT_S = 60.0
-clients = pytest.mark.parametrize("client", ["aiokafka", "confluent"])
+clients = pytest.mark.parametrize("client", TWIN_CLIENTS)
 
 
 class Reading:

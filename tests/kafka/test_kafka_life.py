@@ -18,10 +18,9 @@ from gateway_core.contract.errors import Overloaded
 from gateway_core.contract.event import Event
 from gateway_core.contract.interfaces import Channel, Feed, Filter, Outcome
 from tests.kafka_broker import CLIENTS as END_TO_END
-from tests.kafka_broker import producer
+from tests.kafka_broker import TWIN_CLIENTS, producer
 
 pytestmark = pytest.mark.anyio
-CLIENTS = ("aiokafka", "confluent")
 ALL = Filter(lambda event: True)
 
 
@@ -65,7 +64,7 @@ async def append(channel: Channel, *ids: str) -> None:
     assert answers == [None]
 
 
-@pytest.mark.parametrize("client", CLIENTS)
+@pytest.mark.parametrize("client", TWIN_CLIENTS)
 async def test_a_subscription_that_ends_before_it_has_joined_takes_nothing_from_the_next(
     kafka: KafkaBroker, tmp_path: Path, client: str
 ) -> None:
@@ -82,7 +81,7 @@ async def test_a_subscription_that_ends_before_it_has_joined_takes_nothing_from_
         await until(lambda: sorted(last.ids) == sorted(sent), "all events at the last subscription")
 
 
-@pytest.mark.parametrize("client", CLIENTS)
+@pytest.mark.parametrize("client", TWIN_CLIENTS)
 async def test_a_source_that_is_stopped_while_it_waits_for_kafka_does_not_join_later(
     own_kafka: Callable[..., KafkaBroker], tmp_path: Path, client: str
 ) -> None:

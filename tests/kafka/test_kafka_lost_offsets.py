@@ -9,7 +9,6 @@ import uuid
 from pathlib import Path
 
 import anyio
-import httpx
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
@@ -19,9 +18,10 @@ from gateway_kafka.client_config import KafkaConfig
 from gateway_testing import GatewayProcess, Subscriber
 from gateway_testing.suites.kit import until
 
+from tests import web
 from tests.kafka.test_kafka_recreate import recreate
 from tests.kafka.test_kafka_source import Topic
-from tests.kafka_broker import channel_config
+from tests.kafka_broker import TWIN_CLIENTS, channel_config
 
 
 def forget(kafka: KafkaBroker, group: str) -> None:
@@ -47,7 +47,7 @@ def source(kafka: KafkaBroker, folder: Path, name: str, client: str) -> Topic:
 
 @pytest.mark.anyio
 @pytest.mark.spec("SAFE-62")
-@pytest.mark.parametrize("client", ["aiokafka", "confluent"])
+@pytest.mark.parametrize("client", TWIN_CLIENTS)
 async def test_a_source_whose_place_is_forgotten_waits_for_somebody_to_say_where_it_begins(
     kafka: KafkaBroker, tmp_path: Path, client: str
 ) -> None:
@@ -99,7 +99,7 @@ def test_a_trigger_whose_place_is_forgotten_says_so_and_how_to_go_on(kafka: Kafk
 
         def post(id: str) -> None:
             event = {"ce-specversion": "1.0", "ce-id": id, "ce-source": "/s", "ce-type": "t"}
-            assert httpx.post(gateway.ingress(), headers=event, timeout=30, verify=False).status_code == 202
+            assert web.post(gateway.ingress(), headers=event, timeout=30, verify=False).status_code == 202
 
         def arrived(path: str) -> list[str]:
             return [r.headers["ce-id"] for r in list(subscriber.requests) if r.path == path]

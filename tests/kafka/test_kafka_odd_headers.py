@@ -12,6 +12,7 @@ from aiokafka.record.default_records import _DefaultRecordBatchBuilderPy as Buil
 from gateway_java.kafka import KafkaBroker
 
 from tests.kafka.test_kafka_consumers import member, name_of, write
+from tests.kafka_broker import TWIN_CLIENTS
 
 pytestmark = pytest.mark.anyio
 GZIP = 1
@@ -46,7 +47,7 @@ async def write_batch(bootstrap: str, topic: str, compression: int) -> None:
 
 @pytest.mark.spec("SAFE-64")
 @pytest.mark.parametrize("compression", [0, GZIP], ids=["plain", "gzip"])
-@pytest.mark.parametrize("client", ["aiokafka", "confluent"])
+@pytest.mark.parametrize("client", TWIN_CLIENTS)
 async def test_a_header_that_is_not_utf8_holds_up_nothing(kafka: KafkaBroker, client: str, compression: int) -> None:
     topic = name_of("odd")
     kafka.create_topic(topic)

@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any
 
 import anyio
-import httpx
 import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from gateway_java.kafka import KafkaBroker
@@ -28,6 +27,7 @@ from gateway_testing import GatewayProcess
 from gateway_core.cli import main
 from gateway_core.config.load import load
 from gateway_core.config.registry import Registry
+from tests import web
 
 pytestmark = pytest.mark.anyio
 
@@ -293,7 +293,7 @@ async def test_a_gateway_delivers_again_from_where_it_was_put(kafka: KafkaBroker
 
 
 def post(url: str, id: int) -> None:
-    answer = httpx.post(
+    answer = web.post(
         url, headers={"ce-specversion": "1.0", "ce-id": str(id), "ce-source": "/s", "ce-type": "t"}, verify=False
     )
     assert answer.status_code == 202, answer.text

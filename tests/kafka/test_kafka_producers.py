@@ -33,11 +33,12 @@ from gateway_kafka.admin import Admin
 from gateway_kafka.client import Headers, KafkaFault, Producer
 from gateway_kafka.client_config import KafkaConfig, KafkaProducerConfig
 
+from tests.kafka_broker import TWIN_CLIENTS
 from tests.kafka_shared import PROPERTIES
 
 pytestmark = pytest.mark.anyio
 LIMIT_S = 60.0
-clients = pytest.mark.parametrize("client", ["aiokafka", "confluent"])
+clients = pytest.mark.parametrize("client", TWIN_CLIENTS)
 
 
 @asynccontextmanager

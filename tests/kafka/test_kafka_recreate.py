@@ -17,9 +17,9 @@ from gateway_java.kafka import KafkaBroker
 from gateway_testing import GatewayProcess, Subscriber
 
 from tests.kafka.test_kafka_consumers import LIMIT_S, member, name_of, numbered, write
-from tests.kafka_broker import producer
+from tests.kafka_broker import TWIN_CLIENTS, producer
 
-clients = pytest.mark.parametrize("client", ["aiokafka", "confluent"])
+clients = pytest.mark.parametrize("client", TWIN_CLIENTS)
 OLD, NEW = 120, 216
 
 

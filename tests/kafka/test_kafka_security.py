@@ -20,12 +20,13 @@ from gateway_kafka.client import KafkaFault, Partition, Record
 from gateway_kafka.client_config import KafkaProducerConfig
 
 from gateway_core.contract.clock import SystemClock
+from tests.kafka_broker import TWIN_CLIENTS
 from tests.kafka_secure import SecureKafka
 
 # twice, on busy machines, aiokafka has left a TLS connection that came to nothing to the garbage collector
 pytestmark = [pytest.mark.anyio, pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")]
 LIMIT_S = 60.0
-clients = pytest.mark.parametrize("client", ["aiokafka", "confluent"])
+clients = pytest.mark.parametrize("client", TWIN_CLIENTS)
 
 
 @pytest.fixture(autouse=True)

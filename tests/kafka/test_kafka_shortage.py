@@ -16,11 +16,12 @@ from gateway_core.contract.component import BuildContext, SinkRef
 from gateway_core.contract.event import Event
 from gateway_core.contract.interfaces import Outcome, Sink
 from tests.descriptors import without_descriptors
+from tests.kafka_broker import TWIN_CLIENTS
 
 pytestmark = [pytest.mark.anyio, pytest.mark.spec("SAFE-34")]
 
 
-@pytest.mark.parametrize("client", ["aiokafka", "confluent"])
+@pytest.mark.parametrize("client", TWIN_CLIENTS)
 @pytest.mark.usefixtures("real_time")
 async def test_a_record_that_no_descriptor_was_left_for_is_no_attempt(tmp_path: Path, client: str) -> None:
     registry = Registry()

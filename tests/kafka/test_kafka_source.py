@@ -26,7 +26,7 @@ from gateway_core.contract.capabilities import Watched
 from gateway_core.contract.errors import Overloaded, Refused, StorageError
 from gateway_core.contract.event import Event
 from gateway_core.contract.interfaces import Accepted, Outcome
-from tests.kafka_broker import producer
+from tests.kafka_broker import TWIN_CLIENTS, producer
 
 pytestmark = pytest.mark.anyio
 
@@ -243,7 +243,7 @@ async def test_who_has_stopped_tries_nothing_again(kafka: KafkaBroker, tmp_path:
 
 
 @pytest.mark.spec("SAFE-63")
-@pytest.mark.parametrize("client", ["aiokafka", "confluent"])
+@pytest.mark.parametrize("client", TWIN_CLIENTS)
 async def test_a_group_catches_up_behind_aborted_records_and_marks(
     kafka: KafkaBroker, tmp_path: Path, client: str
 ) -> None:

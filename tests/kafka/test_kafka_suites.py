@@ -24,7 +24,7 @@ from gateway_testing.vectors import Vector
 from gateway_core.contract.capabilities import Watched
 from gateway_core.contract.event import Event, Message
 from gateway_core.contract.interfaces import Channel, Sink, Source
-from tests.kafka_broker import producer
+from tests.kafka_broker import TWIN_CLIENTS, producer
 
 SETTLED_S = 0.4  # eight times the interval of commits
 
@@ -55,7 +55,7 @@ class KafkaKit(Kit):
 class Clients:
     """Both clients, and a kit with the broker."""
 
-    @pytest.fixture(params=["aiokafka", "confluent"])
+    @pytest.fixture(params=TWIN_CLIENTS)
     def kit(self, request: pytest.FixtureRequest, tmp_path: Path, kafka: KafkaBroker) -> Iterator[KafkaKit]:
         self.client = request.param
         kit = KafkaKit(tmp_path, kafka)

@@ -12,11 +12,11 @@ import threading
 import time
 from pathlib import Path
 
-import httpx
 import pytest
 from gateway_log.shard import Shard
 from gateway_testing import GatewayProcess, Received, Subscriber
 
+from tests import web
 from tests.command_line import tidegate
 from tests.ledger import Ledger, dead_letters, free_port, start_senders
 
@@ -105,7 +105,7 @@ def test_a_backup_under_load_has_all_that_was_accepted(tmp_path: Path) -> None:
             assert accepted["default"] <= far.took["eager"] | eager_before
             letters = set(dead_letters(gateway.data_dir / "dead-letter"))
             assert accepted["second"] <= letters
-            answer = httpx.post(
+            answer = web.post(
                 gateway.ingress(),
                 headers={"ce-id": "9", "ce-source": "/", "ce-type": "t", "ce-specversion": "1.0"},
                 verify=False,

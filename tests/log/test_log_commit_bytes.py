@@ -19,6 +19,7 @@ pytestmark = pytest.mark.anyio
 MIB = 1024 * 1024
 
 
+@pytest.mark.slow
 @pytest.mark.spec("SAFE-80")
 async def test_much_that_comes_at_once_does_not_outgrow_the_ballast(log: Any) -> None:
     channel = await log.open()

@@ -103,6 +103,7 @@ def test_what_can_not_be_written_is_kept_for_the_next_time(tmp_path: Path) -> No
     assert (len(kept), kept[0].sequence, kept[-1].name) == (MAX_GIVEN_UP, 4, "u")
 
 
+@pytest.mark.usefixtures("processes")
 def test_a_kill_leaves_both_the_cursor_and_the_fate_or_neither(tmp_path: Path) -> None:
     read, write = os.pipe()
     child = os.fork()

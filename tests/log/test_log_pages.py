@@ -9,11 +9,11 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
 from gateway_testing import GatewayProcess, Subscriber
 
 from gateway_core.contract.event import Event, split_position
+from tests import web
 from tests.ledger import free_port
 
 PAGE = 4096
@@ -43,7 +43,7 @@ def config_to(port: int) -> str:
 
 def send(url: str, first: int, count: int) -> list[int]:
     answers = []
-    with httpx.Client(verify=False) as client:
+    with web.client(verify=False) as client:
         for n in range(first, first + count):
             headers = {"ce-specversion": "1.0", "ce-id": str(n), "ce-source": "/s", "ce-type": "t"}
             answers.append(client.post(url, headers=headers, content=b"<%05d>" % n + bytes(300)).status_code)

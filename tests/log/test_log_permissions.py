@@ -5,10 +5,10 @@ from __future__ import annotations
 import stat
 from pathlib import Path
 
-import httpx
 import pytest
 from gateway_testing import GatewayProcess
 
+from tests import web
 from tests.ledger import free_port
 
 CONFIG = """
@@ -31,7 +31,7 @@ def run(tmp_path: Path) -> GatewayProcess:
 
 def send(gateway: GatewayProcess) -> None:
     headers = {"ce-specversion": "1.0", "ce-id": "1", "ce-source": "/s", "ce-type": "t"}
-    assert httpx.post(gateway.ingress(), headers=headers, content=b"secret", verify=False).status_code == 202
+    assert web.post(gateway.ingress(), headers=headers, content=b"secret", verify=False).status_code == 202
     gateway.wait_until(lambda: gateway.trigger("lost")["dead_lettered"])
 
 
@@ -47,7 +47,7 @@ def test_everything_in_the_data_folder_is_private(tmp_path: Path) -> None:
     with run(tmp_path) as gateway:
         send(gateway)
         url = f"{gateway.admin_url}/api/v1/triggers/lost/pause"
-        assert httpx.post(url, verify=False, headers=gateway.admin_headers).is_success
+        assert web.post(url, verify=False, headers=gateway.admin_headers).is_success
         names = {p.name for p in gateway.data_dir.rglob("*")}
         assert {
             "gateway.json",

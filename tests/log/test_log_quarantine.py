@@ -9,13 +9,13 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
 from gateway_log.checksum import checksum
 from gateway_log.commands import app
 from gateway_testing import GatewayProcess, Subscriber
 from typer.testing import CliRunner
 
+from tests import web
 from tests.ledger import free_port
 
 CONFIG = """
@@ -37,7 +37,7 @@ def run(*arguments: str | Path) -> Any:
 
 
 def send(gateway: GatewayProcess, first: int, count: int) -> None:
-    with httpx.Client(verify=False) as client:
+    with web.client(verify=False) as client:
         for n in range(first, first + count):
             headers = {"ce-specversion": "1.0", "ce-id": str(n), "ce-source": "/s", "ce-type": "t"}
             answer = client.post(gateway.ingress(), headers=headers, content=b"<%05d>" % n)

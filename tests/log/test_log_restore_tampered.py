@@ -89,6 +89,7 @@ def test_any_name_stays_below_or_is_refused(tmp_path_factory: pytest.TempPathFac
     assert os.path.normpath(os.path.join("/data", name)) == f"/data/{name}"
 
 
+@pytest.mark.slow
 @pytest.mark.spec("SAFE-98")
 @pytest.mark.parametrize(
     "name", [".restored/x", "gateway.json", "replaced-1/x", ".lock", "admin.sock", "manifest.json"]

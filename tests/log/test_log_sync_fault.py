@@ -12,7 +12,14 @@ import httpx
 import pytest
 from gateway_testing import GatewayProcess, Received, Subscriber
 
-pytestmark = [pytest.mark.skipif(sys.platform != "linux", reason="LD_PRELOAD is Linux's")]
+from tests import web
+from tests.servers_shared import need
+
+
+@pytest.fixture(autouse=True)
+def linux() -> None:
+    need(sys.platform == "linux", "LD_PRELOAD is Linux's")
+
 
 SHIM = """
 #define _GNU_SOURCE
@@ -49,7 +56,7 @@ def failing(tmp_path: Path) -> dict[str, str]:
 
 def send(gateway: GatewayProcess, id: int) -> httpx.Response:
     headers = {"ce-id": str(id), "ce-source": "/s", "ce-type": "t", "ce-specversion": "1.0"}
-    return httpx.post(gateway.ingress(), headers=headers, content=b"x" * 5000, verify=False)
+    return web.post(gateway.ingress(), headers=headers, content=b"x" * 5000, verify=False)
 
 
 @pytest.mark.spec("SAFE-55")

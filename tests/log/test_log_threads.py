@@ -6,9 +6,10 @@ import resource
 from contextlib import ExitStack
 from pathlib import Path
 
-import httpx
 import pytest
 from gateway_testing import GatewayProcess, Subscriber
+
+from tests import web
 
 pytestmark = [pytest.mark.usefixtures("processes"), pytest.mark.spec("SAFE-66")]
 
@@ -46,7 +47,7 @@ def test_events_are_stored_and_read_without_a_new_thread(tmp_path: Path) -> None
         )
         most = (used + STACK_KB // 2) * 1024
         resource.prlimit(gateway.pid, resource.RLIMIT_AS, (most, resource.RLIM_INFINITY))
-        with httpx.Client(timeout=60) as client:
+        with web.client(timeout=60) as client:
             taken = 0
             for number in range(EVENTS):
                 answer = client.post(url, content=body, headers={**HEADERS, "ce-id": str(number)})

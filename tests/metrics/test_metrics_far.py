@@ -8,7 +8,6 @@ from pathlib import Path
 from uuid import uuid4
 
 import anyio
-import httpx
 import pytest
 from anyio.abc import TaskGroup
 from gateway_admin import plugin as admin_plugin
@@ -23,6 +22,7 @@ from gateway_core.contract.config_model import GatewayConfig
 from gateway_core.contract.interfaces import Intake
 from gateway_core.contract.settings import Settings
 from gateway_core.runtime.gateway import Gateway
+from tests import web
 from tests.delivery.gateway_rig import Parts, Tap
 from tests.ledger import free_port
 from tests.metrics.scrape import faults, scrape
@@ -33,7 +33,7 @@ BROKER = 'brokers: {default: {ingress: [http: {listen: "127.0.0.1:PORT"}]}}\n'
 
 def post(gateway: GatewayProcess, count: int = 1) -> None:
     for _ in range(count):  # a connection each, so that every worker gets some
-        assert httpx.post(gateway.ingress(), headers=OK, verify=False).status_code == 202
+        assert web.post(gateway.ingress(), headers=OK, verify=False).status_code == 202
 
 
 @pytest.mark.spec("BR-24", "DP-20")
@@ -108,7 +108,7 @@ async def test_health_while_a_gateway_starts_and_stops(tmp_path: Path) -> None:
         paths = ("/health/live", "/health/startup", "/health/ready", "/status", "/metrics")
         token = (tmp_path / "admin.token").read_text().strip()
         headers = {"authorization": f"Bearer {token}"}
-        async with httpx.AsyncClient(base_url=gateway.addresses["admin"], verify=False, headers=headers) as client:
+        async with web.async_client(base_url=gateway.addresses["admin"], verify=False, headers=headers) as client:
             return [(await client.get(path)).status_code for path in paths]
 
     async with anyio.create_task_group() as tasks:
@@ -157,7 +157,7 @@ def test_lag_and_errors_of_kafka(tmp_path: Path, own_kafka: object) -> None:
             assert list(faults(g.admin("/metrics").text)) == []
             assert scrape(g)("tidegate_group_failing", **labels) == 0
             assert scrape(g)("tidegate_source_failing", broker="default") == 1, "its topic is not there"
-            assert httpx.post(g.ingress("to"), headers=OK, timeout=20, verify=False).status_code == 202
+            assert web.post(g.ingress("to"), headers=OK, timeout=20, verify=False).status_code == 202
             g.wait_until(lambda: scrape(g)("tidegate_source_failing", broker="default") == 0, 60, "the topic")
             assert g.admin("/health/ready").status_code == 200
             kafka.kill()

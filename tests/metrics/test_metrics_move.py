@@ -8,7 +8,6 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
 from gateway_admin.metric_table import BUILD, GROUP, METRICS, PROCESS, READER, SOURCE
 from gateway_admin.metrics import render
@@ -19,6 +18,7 @@ from gateway_core.contract.component import Component, Config
 from gateway_core.contract.event import Event
 from gateway_core.contract.hookspecs import hookimpl
 from gateway_core.contract.interfaces import Filter, Observer
+from tests import web
 from tests.delivery.gateway_rig import Parts, running, until
 from tests.metrics.scrape import Scrape, parsed, scrape
 
@@ -72,7 +72,7 @@ class Rig:
         return answer.pop(0) if isinstance(answer, list) and answer else 202 if answer == [] else answer
 
     def post(self, type: str, to: str = "default", **more: str) -> int:
-        return httpx.post(
+        return web.post(
             self.gateway.ingress(to), headers={**OK, "ce-type": type, **more}, timeout=20, verify=False
         ).status_code
 
@@ -283,7 +283,7 @@ def test_attempts_that_a_source_makes_by_itself(rig: Rig) -> None:
     rig.answers["/function"] = "hold"
     rig.release.clear()
     address = rig.gateway.status()["brokers"][0]["ingress"][1]
-    assert httpx.post(address, json=1, timeout=20, verify=False).status_code == 504
+    assert web.post(address, json=1, timeout=20, verify=False).status_code == 504
     rig.release.set()
     rig.until(OF_FN[0], 1, broker="default")
     rig.until(OF_FN[1], 1, broker="default", stage="delivery")

@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
 from gateway_admin.metric_table import METRICS
 from gateway_admin.metrics import render
@@ -18,6 +17,7 @@ from gateway_workers.status import merge
 from gateway_core.config.registry import Registry
 from gateway_core.contract.component import OwnMetric
 from gateway_core.contract.status import GatewayStatus
+from tests import web
 from tests.metrics.scrape import faults, parsed
 from tests.planted import install
 
@@ -72,7 +72,7 @@ def test_a_sinks_own_metrics_are_shown_with_their_owner(tmp_path: Path) -> None:
         event = {"specversion": "1.0", "id": "1", "source": "/s", "type": "t"}
         headers = {"content-type": "application/cloudevents+json"}
         for _ in range(3):
-            assert httpx.post(gateway.ingress(), json=event, headers=headers, verify=False).status_code == 202
+            assert web.post(gateway.ingress(), json=event, headers=headers, verify=False).status_code == 202
 
         def found() -> Any:
             return parsed(gateway.admin("/metrics").text)

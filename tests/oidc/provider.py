@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
-import httpx
+from tests import web
 
 CLIENT = "gateway"
 
@@ -39,7 +39,7 @@ def login(issuer: str, subject: str) -> str:
     """Logs a user in with the authorization code flow. Returns the ID token."""
     callback = "http://localhost/callback"
     query = {"client_id": CLIENT, "redirect_uri": callback, "response_type": "code", "scope": "openid email"}
-    with httpx.Client(base_url=issuer, timeout=60, verify=False) as client:
+    with web.client(base_url=issuer, timeout=60, verify=False) as client:
         to = client.post("/oauth2/authorize", params=query, data={"sub": subject}).headers["location"]
         (code,) = parse_qs(urlsplit(to).query)["code"]
         form = {"grant_type": "authorization_code", "code": code, "redirect_uri": callback}

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import anyio
-import httpx
 import pytest
 from gateway_oidc import authenticator as module
 from gateway_oidc.authenticator import OidcAuthenticator
@@ -24,6 +23,7 @@ from gateway_core.contract.authenticator import Unauthenticated
 from gateway_core.contract.component import BuildContext
 from gateway_core.contract.event import Message
 from gateway_core.contract.identity import Identity
+from tests import web
 from tests.oidc.issuer import AUDIENCE, OwnIssuer, ec_key
 from tests.oidc.provider import CLIENT, login, provider
 
@@ -166,7 +166,7 @@ def test_tokens_of_a_real_provider(processes: None, tmp_path: Path) -> None:
         alice, bob = login(issuer, "alice"), login(issuer, "bob")
         with (
             GatewayProcess(config, tmp_path) as gateway,
-            httpx.Client(timeout=60, headers=event, verify=False) as client,
+            web.client(timeout=60, headers=event, verify=False) as client,
         ):
 
             def send(token: str) -> int:
@@ -217,7 +217,7 @@ def test_a_reload_with_the_issuer_away_goes_on_with_its_keys(processes: None, tm
     try:
         with (
             GatewayProcess(config, tmp_path) as gateway,
-            httpx.Client(timeout=60, headers=headers, verify=False) as client,
+            web.client(timeout=60, headers=headers, verify=False) as client,
         ):
             url = gateway.ingress()
             assert client.post(url).status_code == 202
@@ -250,7 +250,7 @@ def test_keys_rotate_under_load(real_time: None, processes: None, tmp_path: Path
     using: dict[int, Any] = {}
 
     def send(sender: int, url: str) -> None:
-        with httpx.Client(timeout=60, verify=False) as client:
+        with web.client(timeout=60, verify=False) as client:
             while not over.is_set():
                 number, key = next(numbers), issuer.keys[0]
                 using[sender] = key

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-import httpx
 import pytest
 import requests
 from gateway_java import java
@@ -22,6 +21,7 @@ from opentelemetry.proto.trace.v1.trace_pb2 import Span as WireSpan
 from opentelemetry.sdk.trace.export import BatchSpanProcessor
 from opentelemetry.trace import SpanKind
 
+from tests import web
 from tests.kafka_broker import CLIENTS
 from tests.kafka_console import consume
 from tests.traced import OBSERVED, Spans, context_of, header_of, of_span, parent_of, traced, wait_until
@@ -72,7 +72,7 @@ def sent(kafka: KafkaBroker, folder: Path, way: Way, more: str = "") -> Iterator
                 context = span.get_span_context()
                 way.client = context.trace_id, context.span_id
                 headers = {**ORDER, "traceparent": header_of(way.client), "ce-traceparent": header_of(way.client)}
-                assert httpx.post(gateway.ingress(), headers=headers, verify=False).status_code == 202
+                assert web.post(gateway.ingress(), headers=headers, verify=False).status_code == 202
             for name, subscriber in (("asks", asks), ("hears", hears), ("ends", ends)):
                 (way.arrived[name],) = subscriber.wait_for(1, 60)
             way.spans.wait_for(f"receive {way.topic}")  # ends when the bridge is done
@@ -146,7 +146,7 @@ def test_the_table_has_the_trace_of_each_of_its_events(kafka: KafkaBroker, tmp_p
     more = f"table: {{start: earliest, subscriber: {sink}}}".replace("'", '"')
     with sent(kafka, tmp_path, way, more) as gateway:
         check(way)
-        httpx.post(gateway.ingress(), headers={**ORDER, "ce-id": "order-2", "ce-type": "other"}, verify=False)
+        web.post(gateway.ingress(), headers={**ORDER, "ce-id": "order-2", "ce-type": "other"}, verify=False)
 
         def rows() -> int:
             (reader,) = [t.reader for t in gateway.status().triggers if t.name == "table"]
@@ -186,7 +186,7 @@ def test_the_channel_kafka_keeps_the_trace_in_the_records_headers(
         with traced(text.replace("CLIENT", client), tmp_path, spans) as g:
             own = header_of((7, 7))
             headers = {"traceparent": header_of((8, 8)), "tracestate": "a=1", "ce-traceparent": own}
-            assert httpx.post(g.ingress(), headers={**ORDER, **headers}, verify=False).status_code == 202
+            assert web.post(g.ingress(), headers={**ORDER, **headers}, verify=False).status_code == 202
             (got,) = s.wait_for(1, 60)
             receive, deliver = spans.one("receive default"), spans.one("deliver all")
     (record,) = consume(kafka.bootstrap, topic, 1)

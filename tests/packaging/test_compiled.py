@@ -129,6 +129,7 @@ def _has_subclasses(file: Path) -> bool:
     return any(ast.unparse(base).split(".")[0].split("[")[0] in imported for base in bases)
 
 
+@pytest.mark.area(name="packaging")
 @pytest.mark.spec("COMP-02")
 @pytest.mark.usefixtures("processes")
 def test_what_is_compiled_lies_elsewhere_and_runs(tmp_path: Path) -> None:
@@ -155,6 +156,7 @@ def test_what_is_compiled_lies_elsewhere_and_runs(tmp_path: Path) -> None:
     assert said[1] == "42"
 
 
+@pytest.mark.area(name="packaging")
 @pytest.mark.spec("COMP-02")
 @pytest.mark.usefixtures("processes")
 def test_a_build_that_does_not_ask_needs_no_compiler_and_takes_nothing_compiled(tmp_path: Path) -> None:

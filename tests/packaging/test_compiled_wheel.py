@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-import httpx
 import pytest
 from gateway_testing import GatewayProcess, Subscriber
 
 from gateway_core.cli.installation import build
+from tests import web
 from tests.packaging.test_compiled import MODULES, ROOT, libraries, run, without_a_compiler
 from tests.tree import DEV
 
@@ -131,7 +131,7 @@ def test_it_runs_with_its_own_dependencies_only(wheel: Path, machine: Machine) -
     with Subscriber() as subscriber, _Installed(GATEWAY.format(url=subscriber.url), machine) as gateway:
         for number in sent:
             headers = {"ce-specversion": "1.0", "ce-id": number, "ce-source": "/s", "ce-type": "t"}
-            answer = httpx.post(gateway.ingress(), headers=headers, content=b"\x00 data", verify=False)
+            answer = web.post(gateway.ingress(), headers=headers, content=b"\x00 data", verify=False)
             assert answer.is_success, answer.text
         gateway.wait_until(gateway.drained, what="all events to be delivered")
         assert sorted(r.headers["ce-id"] for r in subscriber.requests) == sorted(sent)

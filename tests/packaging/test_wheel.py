@@ -18,7 +18,7 @@ from tests.tree import CORE, DEV, module_path
 
 ROOT = Path(__file__).parents[2]
 
-pytestmark = pytest.mark.usefixtures("processes")
+pytestmark = [pytest.mark.area(name="packaging"), pytest.mark.usefixtures("processes")]
 
 
 def run(*command: object, cwd: Path) -> str:

@@ -41,6 +41,7 @@ def written(kind: Kind, tmp_path: Path) -> Path:
     return write(kind, f"my-{kind}", tmp_path / "package")
 
 
+@pytest.mark.area(name="plugin_packages")
 @pytest.mark.spec("PD-02", "PD-03")
 def test_a_new_sink_passes(tmp_path: Path) -> None:
     folder = written(Kind.sink, tmp_path)
@@ -77,6 +78,7 @@ def test_the_package_of_github_webhooks_passes() -> None:
     assert [text for step in document["steps"] for text in step["warnings"]] == []
 
 
+@pytest.mark.area(name="plugin_packages")
 @pytest.mark.spec("PD-03")
 def test_a_test_that_fails_and_a_wrong_config_are_shown(tmp_path: Path) -> None:
     folder = written(Kind.filter, tmp_path)

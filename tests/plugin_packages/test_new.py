@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import ast
+import os
 import re
+import subprocess
+import sys
 import tomllib
 from pathlib import Path
 
@@ -56,6 +59,33 @@ def test_a_package_imports_public_names_only(kind: Kind) -> None:
             if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("gateway_"):
                 names = [f"{node.module}.{alias.name}" for alias in node.names]
                 assert all(name.startswith(public) and "._" not in name for name in names), (path, names)
+
+
+@pytest.mark.spec("PD-02")
+@pytest.mark.usefixtures("processes")
+def test_their_tests_pass(tmp_path: Path) -> None:
+    """All in one process, where they need not be installed; `tidegate plugin check` does each as a user does."""
+    sources = []
+    for kind in KINDS:
+        root = write(kind, f"my-{kind}", tmp_path / kind)
+        facts = root / "src" / f"{root.name}-1.0.dist-info"
+        facts.mkdir()
+        (facts / "METADATA").write_text(f"Metadata-Version: 2.1\nName: tidegate-my-{kind}\nVersion: 1.0\n")
+        points = tomllib.loads((root / "pyproject.toml").read_text())["project"]["entry-points"]["tidegate"]
+        lines = [f"{name} = {module}" for name, module in points.items()]
+        (facts / "entry_points.txt").write_text("\n".join(["[tidegate]", *lines, ""]))
+        sources.append(str(root / "src"))
+    tests = [str(tmp_path / kind / "tests") for kind in KINDS]
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "--import-mode=importlib", "-p", "no:cacheprovider", *tests],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sources)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert re.search(r"^\d\d+ passed in", done.stdout, re.MULTILINE), done.stdout
 
 
 def test_it_is_written_into_an_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -294,6 +294,7 @@ CASES: dict[str, tuple[bytes, bool]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("data", "valid"), CASES.values(), ids=CASES.keys())
 def test_every_door_says_the_same(data: bytes, valid: bool) -> None:
     assert list(disagreements(data, valid, DOORS, KEYS)) == []

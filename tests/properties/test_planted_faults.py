@@ -37,6 +37,7 @@ def test_every_property_test_was_seen_to_fail() -> None:
     assert sum(map(len, found.values())) >= 70
 
 
+@pytest.mark.slow
 def test_what_is_listed_exists() -> None:
     found = property_tests()
     gone = [f"{file}::{name}" for file, faults in LISTED.items() for name in faults if name not in found.get(file, ())]

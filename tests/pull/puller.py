@@ -17,6 +17,7 @@ from gateway_testing.suites import Kit
 from gateway_testing.suites.kit import PATIENCE_S
 
 from gateway_core.contract.event import Event
+from tests import web
 from tests.websocket.rig import free_port
 
 
@@ -26,7 +27,7 @@ async def sink(kit: Kit, **options: Any) -> AsyncIterator[tuple[PullSink, httpx.
     made: Any = kit.sink("pull", {"listen": "127.0.0.1:0", "path": "/orders", **options})
     async with anyio.create_task_group() as tasks:
         await made.start(tasks)
-        async with httpx.AsyncClient(base_url=made.address + "/", timeout=PATIENCE_S, verify=False) as client:
+        async with web.async_client(base_url=made.address + "/", timeout=PATIENCE_S, verify=False) as client:
             yield made, client
         with anyio.fail_after(PATIENCE_S):
             await made.stop()
@@ -68,7 +69,7 @@ class Puller:
         return list(self._found)
 
     def _run(self) -> None:
-        with httpx.Client(base_url=f"http://127.0.0.1:{self.port}/orders/", verify=False, timeout=5) as client:
+        with web.client(base_url=f"http://127.0.0.1:{self.port}/orders/", verify=False, timeout=5) as client:
             while not self._ends.wait(0.005):
                 with suppress(httpx.HTTPError):
                     response = client.post("receive", json={"max": 50, "wait_s": 0.1})

@@ -8,10 +8,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
 from gateway_testing import GatewayProcess
 
+from tests import web
 from tests.websocket.rig import free_port
 
 pytestmark = pytest.mark.usefixtures("processes")
@@ -27,7 +27,7 @@ triggers:
 
 class Puller:
     def __init__(self, port: int) -> None:
-        self.client = httpx.Client(base_url=f"http://127.0.0.1:{port}/orders/", timeout=60, verify=False)
+        self.client = web.client(base_url=f"http://127.0.0.1:{port}/orders/", timeout=60, verify=False)
 
     def fetch(self, most: int = 100, wait_s: float = 20) -> list[dict[str, Any]]:
         found: list[dict[str, Any]] = self.client.post("receive", json={"max": most, "wait_s": wait_s}).json()["events"]
@@ -50,7 +50,7 @@ def send(gateway: GatewayProcess, *names: str) -> None:
     """Events whose subject is the first letter of their id."""
     batch = [{"specversion": "1.0", "source": "/s", "type": "t", "id": n, "subject": n[0]} for n in names]
     headers = {"content-type": "application/cloudevents-batch+json"}
-    assert httpx.post(gateway.ingress(), content=json.dumps(batch), headers=headers, verify=False).status_code == 202
+    assert web.post(gateway.ingress(), content=json.dumps(batch), headers=headers, verify=False).status_code == 202
 
 
 @pytest.mark.spec("PL-02", "PL-03", "PL-04")

@@ -11,12 +11,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import httpx
 import pytest
 from gateway_testing import GatewayProcess, Subscriber
 from gateway_testing.arrival import read
 from gateway_testing.subscriber import Answer, Received
 
+from tests import web
 from tests.command_line import tidegate
 from tests.pull.test_pull_gateway import send
 from tests.websocket.rig import free_port
@@ -124,7 +124,7 @@ def test_printed_events_keep_their_values_and_spare_the_terminal(tmp_path: Path)
     with GatewayProcess(CONFIG % port, tmp_path) as gateway:
         text = json.dumps(event, ensure_ascii=False).encode()
         kind = {"content-type": "application/cloudevents+json"}
-        assert httpx.post(gateway.ingress(), content=text, headers=kind, verify=False).status_code == 202
+        assert web.post(gateway.ingress(), content=text, headers=kind, verify=False).status_code == 202
         url = f"http://127.0.0.1:{port}/orders"
         done = tidegate("listen", url, "--print", "--count", "1", "--token", "s3cret")
         (line,) = done.stdout.split("\n")[:-1]

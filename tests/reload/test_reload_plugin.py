@@ -7,7 +7,6 @@ import sys
 from pathlib import Path
 
 import anyio
-import httpx
 import pytest
 from gateway_admin import plugin as admin_plugin
 from gateway_workers import plugin as workers_plugin
@@ -16,6 +15,7 @@ from gateway_core.config.config_read import read_config
 from gateway_core.config.registry import Registry
 from gateway_core.contract.settings import Settings
 from gateway_core.runtime.gateway import Gateway
+from tests import web
 
 
 @pytest.mark.anyio
@@ -35,7 +35,7 @@ async def test_without_it_nothing_changes_the_config(tmp_path: Path) -> None:
         await started.wait()
         token = (settings.data_dir / "admin.token").read_text().strip()
         url, headers = gateway.addresses["admin"], {"authorization": f"Bearer {token}"}
-        async with httpx.AsyncClient(base_url=url, headers=headers, trust_env=False, verify=False) as client:
+        async with web.async_client(base_url=url, headers=headers, trust_env=False, verify=False) as client:
             refused = await client.post("/api/v1/reload")
             assert (refused.status_code, "the plugin `reload` is not installed" in refused.text) == (409, True)
             assert (await client.get("/status")).json()["config"]["generation"] == 1

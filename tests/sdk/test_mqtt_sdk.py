@@ -95,8 +95,16 @@ def publish(client: Client, topic: str, message: dict[str, Any]) -> None:
 
 
 @pytest.mark.spec("MQ-23")
-@pytest.mark.parametrize("out", ["binary", "structured"])
-@pytest.mark.parametrize("mode", ["binary", "structured"])
+@pytest.mark.parametrize(
+    ("mode", "out"),
+    [
+        ("binary", "structured"),
+        *(
+            pytest.param(*modes, marks=pytest.mark.area(name="sdk"))
+            for modes in (("binary", "binary"), ("structured", "binary"), ("structured", "structured"))
+        ),
+    ],
+)
 def test_the_javascript_sdk_reads_over_mqtt_what_it_wrote(
     mqtt_server: Server, tmp_path: Path, mode: str, out: str
 ) -> None:

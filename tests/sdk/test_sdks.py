@@ -15,14 +15,19 @@ from datetime import datetime
 from typing import Any
 from urllib.parse import unquote
 
-import httpx
 import pytest
 from gateway_testing import GatewayProcess, Subscriber
 from gateway_testing.subscriber import Received
 
+from tests import web
 from tests.sdk.environments import HERE, node_sdk, python_sdk
 
-pytestmark = [pytest.mark.usefixtures("processes"), pytest.mark.xdist_group("sdk"), pytest.mark.timeout(900)]
+pytestmark = [
+    pytest.mark.area(name="sdk"),
+    pytest.mark.usefixtures("processes"),
+    pytest.mark.xdist_group("sdk"),
+    pytest.mark.timeout(900),
+]
 
 Case = dict[str, Any]
 JSON_TYPE = "application/json"
@@ -259,7 +264,7 @@ def test_an_sdk_reads_no_other_type_or_sender_than_the_one_judged(exchange: Exch
     marked = [url for url in exchange.gateway.status()["brokers"][0]["ingress"] if url.endswith("/marked")]
     accepted = set()
     for id, (headers, body) in twisted(version).items():
-        answer = httpx.post(marked[0], headers=headers, content=body, verify=False, timeout=30)
+        answer = web.post(marked[0], headers=headers, content=body, verify=False, timeout=30)
         assert answer.status_code in (202, 400), answer.text
         if answer.status_code == 202:
             accepted.add(id)

@@ -16,6 +16,8 @@ import pytest
 from gateway_serving.budget import Budget
 from gateway_testing import GatewayProcess, Subscriber
 
+from tests import web
+
 MIB = 1024 * 1024
 HEAD = (
     b"POST / HTTP/1.1\r\nHost: localhost\r\nce-specversion: 1.0\r\nce-type: t\r\nce-source: /s\r\n"
@@ -101,8 +103,7 @@ def test_unfinished_bodies_are_bounded_and_starve_nobody(tmp_path: Path, kind: s
             thread.start()
         began = time.monotonic()
         quick = [
-            httpx.post(running.ingress(), headers=EVENT, content=b"x" * 1000, timeout=10, verify=False)
-            for _ in range(20)
+            web.post(running.ingress(), headers=EVENT, content=b"x" * 1000, timeout=10, verify=False) for _ in range(20)
         ]
         large = [retried(running.ingress(), b"x" * (MIB // 2)) for _ in range(5)]
         most = before
@@ -124,7 +125,7 @@ EVENT = {"ce-specversion": "1.0", "ce-type": "t", "ce-source": "/s", "ce-id": "1
 def retried(address: str, body: bytes) -> httpx.Response:
     """As a sender does that heeds 503."""
     for _ in range(20):
-        answer = httpx.post(address, headers=EVENT, content=body, timeout=20, verify=False)
+        answer = web.post(address, headers=EVENT, content=body, timeout=20, verify=False)
         if answer.status_code != 503:
             return answer
         time.sleep(0.1)

@@ -15,6 +15,7 @@ import httpx
 import pytest
 from gateway_testing import GatewayProcess, Subscriber
 
+from tests import web
 from tests.serving.doors import Doors
 
 pytestmark = pytest.mark.usefixtures("processes")
@@ -44,7 +45,7 @@ def post(address: str, number: int) -> int:
     """One event on a connection of its own; tries again where the gateway is busy."""
     for _ in range(50):
         try:
-            answer = httpx.post(address, headers={**HEADERS, "ce-id": str(number)}, timeout=10, verify=False)
+            answer = web.post(address, headers={**HEADERS, "ce-id": str(number)}, timeout=10, verify=False)
         except httpx.TransportError:
             time.sleep(0.05)
             continue
@@ -98,7 +99,7 @@ def test_idle_connections_to_subscribers_make_way_for_senders(tmp_path: Path) ->
         free = next(number for number in count() if number not in used)
         resource.prlimit(gateway.pid, resource.RLIMIT_NOFILE, (free, 4000))
         for number in range(30, 60):
-            answer = httpx.post(address, headers={**HEADERS, "ce-id": str(number)}, timeout=20, verify=False)
+            answer = web.post(address, headers={**HEADERS, "ce-id": str(number)}, timeout=20, verify=False)
             assert answer.status_code == 202
         assert gateway.admin("/health/live").status_code == 200
         gateway.wait_until(lambda: gateway.drained("all"))
@@ -117,7 +118,7 @@ def test_silent_handshakes_make_way(tmp_path: Path) -> None:
         url = f"https://{host}:{port}/"
         for number in range(20):
             headers = {**HEADERS, "ce-id": str(number)}
-            assert httpx.post(url, headers=headers, verify=doors.trust, timeout=20).status_code == 202
+            assert web.post(url, headers=headers, verify=doors.trust, timeout=20).status_code == 202
         doors.gateway.wait_until(lambda: doors.gateway.drained("all"))
         trigger = doors.gateway.trigger("all")
         assert (trigger["delivered"], trigger["dead_lettered"]) == (20, 0)

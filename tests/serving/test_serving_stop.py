@@ -10,9 +10,9 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import h2.connection
-import httpx
 import pytest
 
+from tests import web
 from tests.serving.doors import Doors
 
 pytestmark = pytest.mark.usefixtures("processes")
@@ -99,7 +99,7 @@ def test_frames_at_random_end_their_connection_and_log_nothing(doors: Doors) -> 
             except OSError:
                 continue
     assert time.monotonic() - began < 60
-    with httpx.Client(http1=False, http2=True, verify=False) as http:
+    with web.client(http1=False, http2=True, verify=False) as http:
         url = "http://{}:{}/".format(*address)
         headers = {"ce-specversion": "1.0", "ce-type": "t", "ce-source": "/s", "ce-id": "1"}
         assert http.post(url, headers=headers).status_code == 202

@@ -27,6 +27,7 @@ def outcomes(history: History, id: str) -> list[int | None]:
     return [r.status for r in history.of(Replied) if r.number in numbers]
 
 
+@pytest.mark.slow
 def test_an_event_hangs_while_others_are_answered() -> None:
     history = run(Plan(1, CONFIG, SENDS, (Fault(0.5, "hang", "t1", 3.0, 7),), seconds=10))
     assert outcomes(history, "e8") == [202]
@@ -67,6 +68,7 @@ def test_after_a_failed_sync_nothing_is_accepted_until_a_restart() -> None:
     assert set(later) == {503}
 
 
+@pytest.mark.slow
 def test_a_disk_that_lies_takes_away_what_was_written_meanwhile() -> None:
     faults = (Fault(1.95, "disk-lies", "", 5.0), Fault(2.45, "power", "", 0.5))
     away = Fault(0.5, "refuse", "t1", 4.0)
@@ -91,6 +93,7 @@ def test_a_hunt_is_recorded_among_the_others(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("situation", list(dict.fromkeys(LATER)))
 def test_a_situation_that_came_later_breaks_no_promise(situation: Callable[[Random, int], Plan]) -> None:
     plan = situation(Random(1), 1)

@@ -25,6 +25,7 @@ def arrived(history: History) -> list[str]:
     return [dict(a.headers)["ce-id"] for a in history.of(Arrived)]
 
 
+@pytest.mark.slow
 @queues
 @pytest.mark.spec("SIM-13")
 def test_messages_reach_the_subscriber_once_if_nothing_fails(mode: str) -> None:
@@ -75,6 +76,7 @@ def test_an_edit_that_reorders_ingresses_loses_nothing() -> None:
     assert not violations(made, run(made))
 
 
+@pytest.mark.slow
 def test_two_runs_of_a_plan_are_equal() -> None:
     found = next(found for seed in range(1000) if (found := queued(seed)) is not None and found.configs[0].queues)
     assert run(found).digest == run(found).digest

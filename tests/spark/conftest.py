@@ -190,7 +190,7 @@ class Runner:
 
 
 @pytest.fixture
-def sink(tmp_path: Path, log: Log) -> Iterator[Callable[..., Runner]]:
+def sink(own_spark: None, tmp_path: Path, log: Log) -> Iterator[Callable[..., Runner]]:
     """Makes a sink over the log: `sink(config, options={...})`; it is started, and stopped at the end."""
     made: list[Runner] = []
 

@@ -12,6 +12,8 @@ import pytest
 from gateway_java import java
 from gateway_spark import class_archive
 
+from tests.servers_shared import need
+
 pytestmark = [pytest.mark.usefixtures("processes"), pytest.mark.timeout(600)]
 
 MAPPED = """
@@ -33,9 +35,9 @@ def run() -> str:
 
 
 @pytest.mark.full
-@pytest.mark.skipif(not Path("/proc/self/maps").exists(), reason="what a process has in memory is read from /proc")
 @pytest.mark.usefixtures("own_spark")
 def test_a_session_uses_the_archive() -> None:
+    need(Path("/proc/self/maps").exists(), "what a process has in memory is read from /proc")
     found = java.find()
     refused = class_archive.archive_path(found).with_suffix(".refused")
     for _ in range(600):  # a driver of another test may be making it

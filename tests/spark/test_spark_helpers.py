@@ -10,11 +10,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
 from gateway_java.kafka import KafkaBroker
 from gateway_testing import GatewayProcess
 from tidegate import spark as tide
+
+from tests import web
 
 GATEWAY = 'brokers: {{default: {{ingress: [{{http: {{listen: "127.0.0.1:0"}}}}]{}}}}}\ntriggers: {{}}\n'
 FLIGHT = "carrier STRING, delay INT"
@@ -109,13 +110,14 @@ def test_ids_are_random_for_a_batch_and_must_be_given_for_a_stream(spark: Any, l
     assert tide.to_events(stream, "/s", "t", id="id", data=["subject"]).isStreaming
 
 
+@pytest.mark.area(name="spark_more")
 def test_events_of_a_kafka_channel(spark: Any, kafka: KafkaBroker, tmp_path: Path) -> None:
     channel = f"{{kafka: {{bootstrap: '{kafka.bootstrap}', topic: helpers}}}}"
     with GatewayProcess(GATEWAY.format(f", channel: {channel}"), tmp_path) as g:
         for n in range(3):
             head = {"ce-specversion": "1.0", "ce-id": str(n), "ce-source": "/s", "ce-type": "t"}
             body = b'{"delay": %d}' % n
-            answer = httpx.post(
+            answer = web.post(
                 g.ingress(), headers={**head, "content-type": "application/json"}, content=body, verify=False
             )
             assert answer.status_code == 202

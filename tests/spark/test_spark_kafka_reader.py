@@ -157,6 +157,7 @@ def cells(found: Iterable[Any]) -> list[tuple[Any, ...]]:
     return [tuple(row[name] for name in COLUMNS) for row in sorted(found, key=lambda row: row.position)]
 
 
+@pytest.mark.area(name="spark_kafka_rows")
 def test_rows_are_those_of_the_log_and_what_is_no_event_says_why(
     spark: Any, kafka: KafkaBroker, log: Any, event: Callable[..., Event]
 ) -> None:

@@ -11,6 +11,7 @@ from gateway_spark.tables.newest_rows import newest, tables
 pytestmark = [pytest.mark.spec("CO-60"), pytest.mark.timeout(600)]
 
 
+@pytest.mark.area(name="spark_more")
 @pytest.mark.parametrize("format", ["parquet", pytest.param("delta", marks=pytest.mark.full)])
 def test_rows_that_spark_wrote_are_read(
     spark: Any, log: Any, sink: Callable[..., Any], event: Callable[..., Any], format: str

@@ -18,7 +18,10 @@ from tests.spark.conftest import Log
 from tests.spark.queries import LocalQueries, Queries
 
 pytestmark = [pytest.mark.spec("SAFE-85"), pytest.mark.timeout(600)]
-formats = pytest.mark.parametrize("format", ["parquet", "delta"])
+# a Delta table takes twice the time
+formats = pytest.mark.parametrize(
+    "format", ["parquet", pytest.param("delta", marks=pytest.mark.area(name="spark_more"))]
+)
 
 
 @pytest.fixture
@@ -124,6 +127,7 @@ def test_a_table_that_is_behind_its_checkpoint_is_noticed(queries: Queries, tmp_
     assert queries.ids(job) == [1, 2]
 
 
+@pytest.mark.area(name="spark_more")
 @formats
 def test_tables_by_type_are_taken_over_with_their_names_and_inferred_types(
     queries: Queries, tmp_path: Path, format: str
@@ -150,6 +154,7 @@ def test_tables_by_type_are_taken_over_with_their_names_and_inferred_types(
         queries.run(new)
 
 
+@pytest.mark.area(name="spark_more")
 def test_a_table_moves_with_its_log_and_takes_all_of_another_log(queries: Queries, tmp_path: Path, spark: Any) -> None:
     from tests.spark.test_spark_log_went_back import append
 
@@ -174,6 +179,7 @@ def test_a_table_moves_with_its_log_and_takes_all_of_another_log(queries: Querie
     assert found() == ["a1", "a2", "a3", "b1", "b2", "b3", "b4", "b5"]
 
 
+@pytest.mark.area(name="spark_more")
 @formats
 def test_a_table_of_an_earlier_version_goes_on_with_its_query(queries: Queries, format: str) -> None:
     job = queries.job("one", format=format)

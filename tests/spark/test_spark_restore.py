@@ -6,10 +6,10 @@ import subprocess
 import sys
 from pathlib import Path
 
-import httpx
 import pytest
 from gateway_testing import GatewayProcess
 
+from tests import web
 from tests.spark.table_files import rows
 
 pytestmark = [pytest.mark.full, pytest.mark.timeout(300)]
@@ -39,7 +39,7 @@ def test_a_table_that_is_ahead_of_a_restored_log_gets_all_new_events(tmp_path: P
         """One by one, so that the query makes batches of them."""
         for id in events:
             headers = {"ce-id": id, "ce-source": "/s", "ce-type": "t", "ce-specversion": "1.0"}
-            assert httpx.post(gateway.ingress(), headers=headers, verify=False).status_code == 202
+            assert web.post(gateway.ingress(), headers=headers, verify=False).status_code == 202
             gateway.wait_until(lambda id=id: id in ids(), 120, f"{id} in the table")
 
     with GatewayProcess(CONFIG.replace("TABLE", str(table)), tmp_path) as gateway:

@@ -65,6 +65,7 @@ def template() -> Callable[[str], None]:
 WAYS: dict[str, Callable[[], Any]] = {"mqtt": lambda: mqtt, "nats": lambda: nats, "kafka": kafka, "template": template}
 
 
+@pytest.mark.slow
 @pytest.mark.spec("SAFE-117")
 @pytest.mark.parametrize("way", WAYS)
 def test_long_names_of_strangers_are_not_remembered(way: str) -> None:

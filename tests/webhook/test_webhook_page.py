@@ -12,12 +12,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
 from gateway_testing import GatewayProcess, Subscriber
 from ruamel.yaml import YAML
 from standardwebhooks import Webhook
 
+from tests import web
 from tests.docs.blocks import of_page
 
 SECRETS = {
@@ -76,7 +76,7 @@ def test_the_configs_of_the_page(tmp_path: Path) -> None:
 
             def post(number: int, body: bytes, headers: dict[str, str]) -> int:
                 url = gateway.ingress(f"b{number}")
-                return httpx.post(url, content=body, headers=headers, verify=False, timeout=60).status_code
+                return web.post(url, content=body, headers=headers, verify=False, timeout=60).status_code
 
             now = int(time.time())  # not when the module was imported: a run may take longer than a signature lasts
             assert post(0, STRIPE, {}) == 202

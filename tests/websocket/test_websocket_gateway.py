@@ -11,12 +11,12 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
 from gateway_testing import GatewayProcess
 from websockets.asyncio.client import connect
 from websockets.exceptions import InvalidHandshake, WebSocketException
 
+from tests import web
 from tests.command_line import tidegate
 from tests.faults.proxy import Proxy
 from tests.websocket.far import ACK, Far
@@ -160,7 +160,7 @@ def test_check_warns_status_tells_and_a_reload_keeps_the_port(tmp_path: Path) ->
         with Sender(url) as sender:
             gateway.wait_until(lambda: len(sender.acknowledged) > 10, what="events")
             gateway.config.write_text(config.replace(f'{port}"', f'{port}", acknowledge: required'))
-            assert httpx.get(url.replace("ws:", "http:"), verify=False).status_code == 426
+            assert web.get(url.replace("ws:", "http:"), verify=False).status_code == 426
             gateway.wait_until(lambda: sender.connections >= 2, 60, "the reload to close the connection")
             goal = len(sender.acknowledged) + 10
             gateway.wait_until(lambda: len(sender.acknowledged) > goal, what="events after the reload")
