@@ -33,17 +33,20 @@ class LogReaderFeed:
     """`gateway_core.contract.interfaces.ReaderFeed` of a log. `advance` may be called from any thread, one at a
     time."""
 
-    def __init__(self, name: str, folder: Path, start: Offsets, ends: Callable[[], Offsets]) -> None:
+    def __init__(
+        self, name: str, folder: Path, start: Offsets, firsts: Offsets, ends: Callable[[], Offsets], from_start: bool
+    ) -> None:
         self.name = name
         self.location = str(folder.absolute())
-        self.options: Mapping[str, Any] = {"kind": "log"}
+        self.options: Mapping[str, Any] = {"kind": "log", "from_start": from_start, "firsts": firsts}
         self.start: Mapping[str, int] = start
         self._folder = folder
         self._path = _file(folder, name)
         self._ends = ends
 
     def advance(self, offsets: Mapping[str, int]) -> None:
-        """All events before these sequences are processed. Raises `OSError`."""
+        """All events before these sequences are processed; lower ones than before make the log keep what follows
+        them. Raises `OSError`."""
         known = {**_read(self._path), **offsets}
         _write(self._path, _with_epochs(self._folder, known))
 

@@ -252,8 +252,8 @@ async def test_a_reader_begins_at_the_ends_and_its_place_is_durable(log: Any) ->
     await log.append(channel, log.events(3))
     feed = channel.attach_reader("table", match_all())
     early = channel.attach_reader("early", match_all(), from_start=True)
-    assert (feed.location, feed.options, feed.start) == (str(log.folder), {"kind": "log"}, {"0": 4})
-    assert early.start == {"0": 1}
+    assert (feed.location, feed.options["kind"], feed.start) == (str(log.folder), "log", {"0": 4})
+    assert (early.options["from_start"], early.options["firsts"], early.start) == (True, {"0": 1}, {"0": 1})
     await log.append(channel, log.events(2))
     assert feed.ends() == {"0": 6}
     feed.advance({"0": 5})
