@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import re
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -21,6 +22,8 @@ from ..contract.one_line import one_line
 log = logging.getLogger("tidegate")
 
 FILE = "names.json"
+_TWICE = re.compile("^[a-z]+://(?=[a-z]+://)")
+"""A scheme before another one, as earlier versions noted the servers of Redis and RabbitMQ."""
 _KEPT = ("transport", "what", "where", "name", "owner", "facts", "keeps")
 
 
@@ -37,7 +40,9 @@ class NameRecord:
         try:
             self._text = self._path.read_text(encoding="utf-8")
             for entry in json.loads(self._text)["names"]:
-                yield Noted(DurableName(**{key: entry[key] for key in _KEPT}), used=bool(entry["used"]))
+                known = {key: entry[key] for key in _KEPT}
+                known["where"] = _TWICE.sub("", known["where"])
+                yield Noted(DurableName(**known), used=bool(entry["used"]))
         except FileNotFoundError:
             return
         except (OSError, ValueError, KeyError, TypeError) as e:
