@@ -338,5 +338,5 @@ def test_the_query_says_where_it_begins_and_the_cursor_follows(
     log.append(*(event(str(n)) for n in range(5)))
     (tmp_path / "table" / "_spark_metadata").mkdir(parents=True)  # what it has, only Spark can say
     runner = sink(start={"0": 6}, options={"from_start": True, "firsts": {"0": 1}})
-    state = runner.wait_for("the events", lambda s: s["rows"] == 5 and s["lag"] == 0)
+    state = runner.wait_for("the events", lambda s: s["state"] == "running" and s["rows"] == 5 and s["lag"] == 0)
     assert [state["advanced"][0], state["advanced"][-1]] == [{"0": 1}, {"0": 6}]
