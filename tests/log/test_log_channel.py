@@ -259,7 +259,14 @@ async def test_a_reader_begins_at_the_ends_and_its_place_is_durable(log: Any) ->
     feed.advance({"0": 5})
     assert json.loads((log.folder / "readers" / "table.json").read_text())["0"] == 5
     channel.detach("table")
-    assert channel.attach_reader("table", match_all()).start == {"0": 5}
+    again = channel.attach_reader("table", match_all())
+    assert again.start == {"0": 5}
+    told = [again.delivery_state(position) for position in (3, 4, 5)]
+    assert told == ["before", "passed", "unread"], "`why` calls no event read that came before the trigger"
+    again.advance({"0": 2})
+    assert [again.delivery_state(position) for position in (1, 2)] == ["before", "unread"]
+    again.advance({"0": 6})
+    assert [again.delivery_state(position) for position in (1, 2, 5)] == ["before", "passed", "passed"]
 
 
 async def test_positions_name_shard_and_sequence(log: Any) -> None:
