@@ -169,7 +169,8 @@ class ReaderFeed(Protocol):
     name: str
     location: str  # what the reader needs to open the channel (the log: its folder)
     options: Mapping[str, Any]  # what else it needs; JSON values ("kind": "log"). "from_start" and "firsts", the first
-    # positions that there are: where a sink that has nothing yet begins, wherever `start` is
+    # positions that there are: where a sink that has nothing yet begins, wherever `start` is. "began", if it is known:
+    # where a sink of this name first did
     start: Mapping[str, int]  # shard or partition -> the first position to read
 
     def advance(self, offsets: Mapping[str, int]) -> None:

@@ -40,10 +40,11 @@ class LogReaderFeed:
     ) -> None:
         self.name = name
         self.location = str(folder.absolute())
-        self.options: Mapping[str, Any] = {"kind": "log", "from_start": from_start, "firsts": firsts}
-        self.start: Mapping[str, int] = start
         self._folder = folder
         self._path = _file(folder, name)
+        began = _began(_load(self._path))
+        self.options: Mapping[str, Any] = {"kind": "log", "from_start": from_start, "firsts": firsts, "began": began}
+        self.start: Mapping[str, int] = start
         self._ends = ends
 
     def advance(self, offsets: Mapping[str, int]) -> None:

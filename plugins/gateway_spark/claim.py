@@ -19,6 +19,7 @@ from .data.schemas import ALL, INFER
 from .data.types import kind
 from .errors import SparkFault
 from .job import KAFKA, LOG, Job
+from .source.offsets import of_source as offsets
 from .tables import Table, read, table
 from .tables.columns import plain
 from .tables.jvm import jvm_class
@@ -233,6 +234,13 @@ class _Claiming:
         says nothing about them."""
         job = self._job
         if not job.from_start:
+            given = job.options.get("startingOffsets", "")
+            cursor = offsets(given) if given.startswith("{") else {}
+            if lacking := {shard: at for shard, at in cursor.items() if job.began.get(shard, at) < at}:
+                self._claim.notes.append(
+                    f"the table {job.table} is begun anew at {_shown(lacking)}, where the trigger was: `start: "
+                    "earliest` would fill it with what the log still has of earlier events"
+                )
             return
         self._start_at(dict(job.firsts) if job.channel == LOG else {})
         for place in self._quarantines(known):

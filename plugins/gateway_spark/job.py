@@ -19,7 +19,8 @@ class Job:
     local folder of this trigger for locks and scratch files; `interval_ms` is the trigger interval. `data_schema` maps
     an event type ("*" for all others) to Spark DDL, or to "infer". `adopt`: tables of another query are taken over;
     `channel_id` says what is read, in tables and messages. `from_start`: a table that has nothing is filled from the
-    beginning of the channel, where `firsts` were the first positions, and not from those in `options`."""
+    beginning of the channel, where `firsts` were the first positions, and not from those in `options`. `began`: where
+    the trigger once began, if the channel knows."""
 
     options: dict[str, str]
     table: str
@@ -49,6 +50,7 @@ class Job:
     channel_id: str = ""
     from_start: bool = False
     firsts: dict[str, int] = field(default_factory=dict)
+    began: dict[str, int] = field(default_factory=dict)
 
     def line(self) -> bytes:
         return json.dumps(asdict(self)).encode() + b"\n"

@@ -180,6 +180,7 @@ class SparkSink:
             channel_id=channel_id(feed),
             from_start=bool(feed.options.get("from_start")),
             firsts=dict(feed.options.get("firsts", {})),
+            began=dict(feed.options.get("began", {})),
         )
 
     def _has_nothing(self) -> bool:

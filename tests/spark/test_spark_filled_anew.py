@@ -166,13 +166,15 @@ async def test_a_new_table_with_start_latest_has_all_after_the_cursor(spark: Any
     place = Place(spark, tmp_path)
     async with place.started(start="latest") as channel:
         await place.send(channel, 20)
-        place.run()
+        assert place.run().notes == [], "a new trigger"
     shutil.rmtree(place.table)
     shutil.rmtree(place.checkpoint)
     async with place.started(start="latest") as channel:
         await place.send(channel, 10)
     async with place.started(start="latest"):
-        assert place.run().begins == {}
+        found = place.run()
+        assert found.begins == {}
+        assert "is begun anew at 21 of shard 0, where the trigger was" in found.notes[0]
     assert place.ids("parquet") == [*range(21, 31)]
 
 
