@@ -168,11 +168,14 @@ class ReaderFeed(Protocol):
 
     name: str
     location: str  # what the reader needs to open the channel (the log: its folder)
-    options: Mapping[str, Any]  # what else it needs; JSON values ("kind": "log")
+    options: Mapping[str, Any]  # what else it needs; JSON values ("kind": "log"). "from_start" and "firsts", the first
+    # positions that there are: where a sink that has nothing yet begins, wherever `start` is. "began", if it is known:
+    # where a sink of this name first did
     start: Mapping[str, int]  # shard or partition -> the first position to read
 
     def advance(self, offsets: Mapping[str, int]) -> None:
-        """Everything before these positions (by shard or partition) is settled; retention may remove it."""
+        """Everything before these positions (by shard or partition) is settled; retention may remove it, and keeps
+        what follows. A sink that has lost what it had may go back."""
 
     def ends(self) -> Mapping[str, int]:
         """Shard or partition -> the position that the next event will get."""

@@ -39,6 +39,7 @@ class Outcome:
     `reply`          an event to publish to the broker.
     `local`          nothing was sent: this machine is short of something (`gateway_core.contract.shortage`), or the
                      sink has no access token. That is no attempt: the event is queued again, and sent when it can be.
+                     Without `retry` it is too late to send it: it is given up after the attempts that were made.
     """
 
     __slots__ = ("code", "data", "delivered", "local", "reason", "reply", "retry", "retry_after_s", "stage")

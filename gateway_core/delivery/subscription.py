@@ -338,14 +338,14 @@ class Subscription:
 
     def _attempted(self, delivery: Delivery, outcome: Outcome) -> None:
         """An attempt ended."""
-        if outcome.local:
+        if outcome.local and outcome.retry:
             if not self._stopping:
                 self.failures.short(outcome.reason)
             self._schedule.held_up()
             self._queue.due.appendleft(delivery)
             self._pump()
             return
-        if self._schedule.short:
+        if self._schedule.short and not outcome.local:
             self._schedule.plenty()
             self.failures.plenty()
         if outcome.delivered:
@@ -377,7 +377,8 @@ class Subscription:
     def _failed(self, delivery: Delivery, outcome: Outcome, answered: bool) -> None:
         delivery.outcome = outcome
         now_ns = self.clock.now_ns()
-        self.failures.failed(now_ns, delivery.event, delivery.attempts, outcome, self.held)
+        if not outcome.local:
+            self.failures.failed(now_ns, delivery.event, delivery.attempts, outcome, self.held)
         asked = self._schedule.failed(delivery, outcome, answered)
         replayed = bool(self._replays) and delivery in self._replays
         if replayed and (not outcome.retry or self._stopping or delivery.attempts >= self._most_replayed):

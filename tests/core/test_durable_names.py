@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -101,6 +102,21 @@ def test_where_an_ingress_stands_has_no_part_in_its_name(tmp_path: Path, word: s
     others = {w: o for w, o in INGRESS.items() if w != word}
     after = {name.key for name in ran(tmp_path, config_of(**others, **{word: INGRESS[word]})).names}
     assert before <= after
+    assert left_behind(tmp_path) == []
+
+
+def test_servers_are_shown_as_addresses_also_those_that_were_noted_with_two_schemes(tmp_path: Path) -> None:
+    text = config_of(**INGRESS)
+    servers = {name.transport: name.where for name in ran(tmp_path, text).names}
+    assert {word: servers[word].rpartition(":")[0] for word in ("kafka", "mqtt", "redis", "rabbitmq")} == {
+        "kafka": "kafka://127.0.0.1",
+        "mqtt": "mqtt://127.0.0.1",
+        "redis": "redis://127.0.0.1",
+        "rabbitmq": "amqp://127.0.0.1",
+    }
+    assert all(where.count("://") < 2 for where in servers.values())
+    noted = tmp_path / "data" / "names.json"
+    noted.write_text(re.sub('"(redis|amqp)://', r'"\1://\1://', noted.read_text()))
     assert left_behind(tmp_path) == []
 
 

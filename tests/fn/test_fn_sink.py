@@ -226,6 +226,8 @@ def test_a_subscription_retries_errors_until_the_deadline_and_then_buries_the_ev
     (letter,) = letters.sent
     assert letter.attributes["tidegatereason"].startswith("past its deadline")
     assert (s.dead_lettered, published) == (1, [])
+    assert letter.attributes["tidegateattempts"] == 4, "what never left is no attempt"
+    assert [f.attempt for f in s.failures.of("1", None)] == [1, 2, 3, 4]
 
 
 def test_a_sink_that_reads_by_itself_is_no_function() -> None:

@@ -252,14 +252,21 @@ async def test_a_reader_begins_at_the_ends_and_its_place_is_durable(log: Any) ->
     await log.append(channel, log.events(3))
     feed = channel.attach_reader("table", match_all())
     early = channel.attach_reader("early", match_all(), from_start=True)
-    assert (feed.location, feed.options, feed.start) == (str(log.folder), {"kind": "log"}, {"0": 4})
-    assert early.start == {"0": 1}
+    assert (feed.location, feed.options["kind"], feed.start) == (str(log.folder), "log", {"0": 4})
+    assert (early.options["from_start"], early.options["firsts"], early.start) == (True, {"0": 1}, {"0": 1})
     await log.append(channel, log.events(2))
     assert feed.ends() == {"0": 6}
     feed.advance({"0": 5})
     assert json.loads((log.folder / "readers" / "table.json").read_text())["0"] == 5
     channel.detach("table")
-    assert channel.attach_reader("table", match_all()).start == {"0": 5}
+    again = channel.attach_reader("table", match_all())
+    assert again.start == {"0": 5}
+    told = [again.delivery_state(position) for position in (3, 4, 5)]
+    assert told == ["before", "passed", "unread"], "`why` calls no event read that came before the trigger"
+    again.advance({"0": 2})
+    assert [again.delivery_state(position) for position in (1, 2)] == ["before", "unread"]
+    again.advance({"0": 6})
+    assert [again.delivery_state(position) for position in (1, 2, 5)] == ["before", "passed", "passed"]
 
 
 async def test_positions_name_shard_and_sequence(log: Any) -> None:

@@ -49,8 +49,8 @@ class Log:
                     yield shard, row.sequence, json.loads(row.attributes)["id"], row.data or b""
 
     def place(self, data: Path) -> dict[str, int]:
-        found: dict[str, int] = json.loads((data / "log/default/readers/table.json").read_text())
-        return found
+        found = json.loads((data / "log/default/readers/table.json").read_text())
+        return {shard: place for shard, place in found.items() if shard.isdigit()}
 
 
 class Kafka:

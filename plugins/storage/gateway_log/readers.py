@@ -1,6 +1,6 @@
 """The offsets of sinks that read the log themselves: one small file each, `<folder>/readers/<name>.json`, which maps
-the shard's number to the next sequence to read. All workers respect them. Files of readers that no config names any
-more are in `readers/detached/` and don't prevent deletion."""
+the shard's number to the next sequence to read, and beside them says where the reader began. All workers respect them.
+Files of readers that no config names any more are in `readers/detached/` and don't prevent deletion."""
 
 from __future__ import annotations
 
@@ -27,34 +27,42 @@ from .reader import LogReader
 log = logging.getLogger("tidegate.log")
 
 Offsets = dict[str, int]
+BEGAN = "began"
+"""The name of the offsets that a reader began at. Events before them were never for it."""
 
 
 class LogReaderFeed:
     """`gateway_core.contract.interfaces.ReaderFeed` of a log. `advance` may be called from any thread, one at a
     time."""
 
-    def __init__(self, name: str, folder: Path, start: Offsets, ends: Callable[[], Offsets]) -> None:
+    def __init__(
+        self, name: str, folder: Path, start: Offsets, firsts: Offsets, ends: Callable[[], Offsets], from_start: bool
+    ) -> None:
         self.name = name
         self.location = str(folder.absolute())
-        self.options: Mapping[str, Any] = {"kind": "log"}
-        self.start: Mapping[str, int] = start
         self._folder = folder
         self._path = _file(folder, name)
+        began = _began(_load(self._path))
+        self.options: Mapping[str, Any] = {"kind": "log", "from_start": from_start, "firsts": firsts, "began": began}
+        self.start: Mapping[str, int] = start
         self._ends = ends
 
     def advance(self, offsets: Mapping[str, int]) -> None:
-        """All events before these sequences are processed. Raises `OSError`."""
-        known = {**_read(self._path), **offsets}
-        _write(self._path, _with_epochs(self._folder, known))
+        """All events before these sequences are processed; lower ones than before make the log keep what follows
+        them. Raises `OSError`."""
+        content = _load(self._path)
+        _write(self._path, _content(self._folder, {**_offsets(content), **offsets}, _began(content)))
 
     def delivery_state(self, position: int) -> DeliveryState | None:
         """Where an event is for this reader (`gateway_core.contract.capabilities.TracksDeliveries`)."""
         shard, sequence = split_position(position)
         try:
-            offset = _read(self._path).get(str(shard), 1)
+            content = _load(self._path)
         except (OSError, ValueError):
             return None
-        return "passed" if sequence < offset else "unread"
+        if sequence >= _offsets(content).get(str(shard), 1):
+            return "unread"
+        return "before" if sequence < _began(content).get(str(shard), 1) else "passed"
 
     def ends(self) -> Mapping[str, int]:
         """The sequence that the next event of each shard will get."""
@@ -70,7 +78,8 @@ def attach(folder: Path, name: str, new: Callable[[], Offsets]) -> Offsets:
             with contextlib.suppress(FileNotFoundError):
                 _detached(path).rename(path)
         if not path.exists():
-            _create(path, _with_epochs(folder, new()))
+            first = new()
+            _create(path, _content(folder, first, first))
         else:
             sync_directory(path.parent)  # who made it may have been killed before doing so
         return _valid(folder, path)
@@ -84,7 +93,7 @@ def attach(folder: Path, name: str, new: Callable[[], Offsets]) -> Offsets:
 def _valid(folder: Path, path: Path) -> Offsets:
     """The offsets. If the log went back, they are moved to where it diverged from the log that was read, so that
     nothing is skipped, and nothing deleted before it is read again."""
-    content = json.loads(path.read_text())
+    content = _load(path)
     known, found = epochs.ids(content), _offsets(content)
     before = dict(found)
     with LogReader(folder) as reader:
@@ -102,18 +111,20 @@ def _valid(folder: Path, path: Path) -> Offsets:
                 )
                 found[shard] = at
     if found != before:
-        _write(path, _with_epochs(folder, found))
+        _write(path, _content(folder, found, _began(content)))
     return found
 
 
-def _with_epochs(folder: Path, offsets: Offsets) -> dict[str, Any]:
-    """The contents of an offsets file: the offsets, and the epochs of the log they belong to."""
+def _content(folder: Path, offsets: Offsets, began: Offsets) -> dict[str, Any]:
+    """The contents of an offsets file: the offsets, the epochs of the log they belong to, and where the reader began;
+    it may have gone back since."""
     known = {}
     with contextlib.suppress(OSError, sqlite3.Error), LogReader(folder) as reader:
         for shard, offset in offsets.items():
             if id := epochs.tag_for(reader.epochs(int(shard)), offset):
                 known[shard] = id
-    return {**offsets, **({epochs.KEY: known} if known else {})}
+    first = {shard: min(at, offsets.get(shard, at)) for shard, at in began.items()}
+    return {**offsets, **({epochs.KEY: known} if known else {}), **({BEGAN: first} if first else {})}
 
 
 def detach(folder: Path, name: str) -> None:
@@ -176,12 +187,23 @@ def _detached(path: Path) -> Path:
     return path.parent / "detached" / path.name
 
 
+def _load(path: Path) -> dict[str, Any]:
+    content: dict[str, Any] = json.loads(path.read_text())
+    return content
+
+
 def _read(path: Path) -> Offsets:
-    return _offsets(json.loads(path.read_text()))
+    return _offsets(_load(path))
 
 
 def _offsets(content: Mapping[str, Any]) -> Offsets:
-    return {str(shard): int(sequence) for shard, sequence in content.items() if shard != epochs.KEY}
+    return {str(shard): int(sequence) for shard, sequence in content.items() if shard not in (epochs.KEY, BEGAN)}
+
+
+def _began(content: Mapping[str, Any]) -> Offsets:
+    """Empty if an earlier version, or a repair, wrote the file."""
+    found = content.get(BEGAN)
+    return {str(shard): int(at) for shard, at in found.items()} if isinstance(found, dict) else {}
 
 
 def _write(path: Path, offsets: Mapping[str, Any]) -> None:

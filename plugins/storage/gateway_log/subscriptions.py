@@ -59,7 +59,7 @@ class Subscriptions:
         self._reading.add(name)
         self._feeder.watch(name, filter)
         start = readers.attach(self._folder.path, name, self._folder.firsts if from_start else self._ends)
-        return LogReaderFeed(name, self._folder.path, start, self._ends)
+        return LogReaderFeed(name, self._folder.path, start, self._folder.firsts(), self._ends, from_start)
 
     def _ends(self) -> dict[str, int]:
         return self._folder.ends(self._tails)

@@ -19,6 +19,7 @@ from .epochs import KEY
 from .meta import ShardMeta
 from .quarantine import Quarantine
 from .reader import LogReader, bounds_of, described, open_read_only, shard_file, shards_in
+from .readers import BEGAN
 from .rows import Rows, Unreadable, is_damage, salvage
 from .wal_file import has_wal
 
@@ -101,7 +102,7 @@ def _content(
 def _reader(folder: Path, path: Path) -> Iterator[str]:
     try:
         cursors = json.loads(path.read_text())
-        known = {s: p for s, p in cursors.items() if s != KEY} if isinstance(cursors, dict) else None
+        known = {s: p for s, p in cursors.items() if s not in (KEY, BEGAN)} if isinstance(cursors, dict) else None
         if known is None or not all(type(p) is int and p > 0 for p in known.values()):
             yield "is not a mapping of shards to sequences"
             return

@@ -53,6 +53,8 @@ class Batches:
         self.rows: dict[int, int] = {}
         self.notes: list[str] = []
         """What people should know, for who runs the query to take away."""
+        self.begins: dict[str, int] = {}
+        """Where the query goes on, if that is not the channel's cursor; known once there is a stream."""
 
     def stream(self, spark: SparkSession) -> DataFrame:
         """The stream whose batches `write` takes. Raises `SparkFault` if the job does not fit the existing tables and
@@ -60,6 +62,7 @@ class Batches:
         self._claim = claimed(spark, self._job)
         self._job = job = self._claim.job
         self.notes += self._claim.notes
+        self.begins = self._claim.start
         return stream(events(job, spark) if self._kafka is None else records(job, spark), job)
 
     def write(self, rows: DataFrame, number: int) -> None:

@@ -18,3 +18,11 @@ def committed(checkpoint: Path) -> dict[str, int] | None:
         return offsets(json.loads(lines[2])) or None
     except (OSError, ValueError, IndexError):
         return None
+
+
+def has_batches(checkpoint: Path) -> bool:
+    """Whether the query has planned a batch."""
+    try:
+        return any(p.name.isdigit() for p in (checkpoint / "offsets").iterdir())
+    except OSError:
+        return False

@@ -19,10 +19,12 @@ from .data.schemas import ALL, INFER
 from .data.types import kind
 from .errors import SparkFault
 from .job import KAFKA, LOG, Job
+from .source.offsets import of_source as offsets
 from .tables import Table, read, table
 from .tables.columns import plain
 from .tables.jvm import jvm_class
 from .tables.mark import MOST_BEFORE, Owner, belongs, highest
+from .tables.owner import missing
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -31,12 +33,14 @@ if TYPE_CHECKING:
 @dataclass
 class Claim:
     """`job` with the start that its tables need; `before`: the queries that it follows; `floors`: by location the
-    positions before which a table has everything; `notes`: what people should know."""
+    positions before which a table has everything; `notes`: what people should know; `start`: where the query goes on,
+    wherever the channel's cursor is, or empty if it goes on there."""
 
     job: Job
     before: tuple[str, ...] = ()
     floors: dict[str, dict[str, int]] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
+    start: dict[str, int] = field(default_factory=dict)
 
 
 def claimed(spark: SparkSession, job: Job) -> Claim:
@@ -69,8 +73,12 @@ class _Claiming:
         self._take_quarantines(known)
         if self._done >= 0:
             self._check_ends()
+            self._claim.start = positions(self._files.offset(self._done))
         elif self._starts:
             self._start_at(highest(self._starts))
+        elif not any(self._has_rows(place) for place in there):
+            self._begin(known)
+        self._check_deleted()
         if self._job.adopt and there and known == SchemaState():
             self._learn(there, owners)
         return self._claim
@@ -104,12 +112,8 @@ class _Claiming:
             if place in there or not filled or place not in named:
                 continue
             if not self._job.adopt:
-                raise SparkFault(
-                    f"the table {place} is missing, but its checkpoint {self._job.checkpoint} exists: restore the "
-                    "table, or delete the checkpoint to fill a new table from the events that the log still has, or set"
-                    " `adopt: true` to begin a new table with the events from now on"
-                )
-            self._claim.notes.append(f"the table {place} is missing: it begins anew with the events from now on")
+                raise missing(self._job, place)
+            self._claim.notes.append(f"the table {place} is missing: it begins anew after what the checkpoint has")
             tables[place].begin("")
 
     # -- whose they are --------------------------------------------------------------------------------------------
@@ -188,16 +192,20 @@ class _Claiming:
 
     def _take_quarantines(self, known: SchemaState) -> None:
         """Quarantine tables have no owner, since several triggers may share one; each query has its positions there."""
-        job = self._job
-        names = [""]
+        if not self._claim.before and not self._claim.floors:
+            return
+        for place in self._quarantines(known):
+            each = table(self._job, self._spark, place)
+            if each.schema() is not None:
+                self._take_quarantine(place, each)
+
+    def _quarantines(self, known: SchemaState) -> list[str]:
+        job, names = self._job, [""]
         if naming.TYPE in job.table:
             pattern = naming.quarantine_of(job.table, job.quarantine, naming.TYPE)
             names = [*known.tables.values(), naming.OTHER, naming.UNKNOWN]
             names += self._folders(pattern.removesuffix(naming.QUARANTINE)) if naming.TYPE in pattern else []
-        for place in dict.fromkeys(naming.quarantine_of(job.table, job.quarantine, name) for name in names):
-            each = table(job, self._spark, place)
-            if (self._claim.before or self._claim.floors) and each.schema() is not None:
-                self._take_quarantine(place, each)
+        return list(dict.fromkeys(naming.quarantine_of(job.table, job.quarantine, name) for name in names))
 
     def _take_quarantine(self, place: str, each: Table) -> None:
         if self._query and each.extent(self._query) is not None:
@@ -224,8 +232,47 @@ class _Claiming:
                 "checkpoint and set `adopt: true` to continue from where the table ends"
             )
 
+    def _begin(self, known: SchemaState) -> None:
+        """Neither checkpoint nor tables have an event: the channel's cursor, which an earlier table may have moved,
+        says nothing about them."""
+        job = self._job
+        if not job.from_start:
+            given = job.options.get("startingOffsets", "")
+            cursor = offsets(given) if given.startswith("{") else {}
+            if lacking := {shard: at for shard, at in cursor.items() if job.began.get(shard, at) < at}:
+                self._claim.notes.append(
+                    f"the table {job.table} is begun anew at {_shown(lacking)}, where the trigger was: `start: "
+                    "earliest` would fill it with what the log still has of earlier events"
+                )
+            return
+        self._start_at(dict(job.firsts) if job.channel == LOG else {})
+        for place in self._quarantines(known):
+            if table(job, self._spark, place).schema() is not None and self._has_rows(place):
+                self._claim.notes.append(
+                    f"the table {job.table} is filled anew, and the quarantine table {place} has rows from before: "
+                    "events that don't fit will be there twice"
+                )
+
+    def _has_rows(self, place: str) -> bool:
+        return not read(self._spark, self._job.format, place).limit(1).isEmpty()
+
+    def _check_deleted(self) -> None:
+        """Says which events the log has deleted before the query read them."""
+        if self._job.channel != LOG or "location" not in self._job.options:
+            return
+        from .source.reading import open_log
+
+        with open_log(self._job.options["location"]) as log:
+            firsts = {str(shard): log.bounds(shard)[0] for shard in log.shards()}
+        lacking = {s: (at, firsts[s]) for s, at in self._claim.start.items() if at < firsts.get(s, at)}
+        for shard, (at, first) in sorted(lacking.items()):
+            self._claim.notes.append(
+                f"the log no longer has the events from {at} to {first - 1} of shard {shard}, which the table lacks"
+            )
+
     def _start_at(self, start: dict[str, int]) -> None:
         job, options = self._job, dict(self._job.options)
+        self._claim.start = {**job.firsts, **start}
         if job.channel == KAFKA:
             topic = options["subscribe"]
             given = options.get("startingOffsets", "")

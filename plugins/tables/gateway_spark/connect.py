@@ -3,9 +3,10 @@ write: one query fills the table, another one the quarantine table. Each has a c
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from .data import types as data_types
@@ -106,6 +107,7 @@ def start(spark: SparkSession, job: Job) -> QueryPair:
     from pyspark.sql import functions as f
 
     check(job)
+    job = _from_beginning(spark, job)
     ddl = job.data_schema.get(ALL)
     of = data_types.parse(ddl) if ddl else None
     source = events(job, spark)
@@ -117,6 +119,23 @@ def start(spark: SparkSession, job: Job) -> QueryPair:
         time.sleep(POLL_S)
     good = shaped(source, job, of).where(f.col(FAULT).isNull()).drop(FAULT)
     return QueryPair(_started(good, job, job.table, "", job.partition_by), quarantine)
+
+
+def _from_beginning(spark: SparkSession, job: Job) -> Job:
+    """A job that fills a table that is not there from the beginning of the topic, if its trigger says so, wherever the
+    group is; if there is a checkpoint, that decides all the same."""
+    from pyspark.errors import AnalysisException
+
+    given = job.options.get("startingOffsets", "")
+    if not job.from_start or not given.startswith("{"):
+        return job
+    try:
+        _ = spark.read.format(job.format).load(job.table).schema
+    except AnalysisException:  # there is no table
+        # -2 is Kafka's word for the beginning
+        start = {topic: dict.fromkeys(parts, -2) for topic, parts in json.loads(given).items()}
+        return replace(job, options={**job.options, "startingOffsets": json.dumps(start)})
+    return job
 
 
 def _started(rows: DataFrame, job: Job, location: str, suffix: str, partition_by: list[str]) -> StreamingQuery:

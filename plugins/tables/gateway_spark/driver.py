@@ -66,6 +66,7 @@ class Driver:
         query = start(spark, self.job, batches)
         progress = Progress(query, batches)
         self.started = True
+        self.report("begins", at=batches.begins)
         self.report("running", ui=spark.sparkContext.uiWebUrl)
         self._batches = batches
         self._follow(query, progress)

@@ -18,7 +18,9 @@ class Job:
     `checkpoint` are absolute paths or URIs; `table` may contain `{type}` for one table per event type. `home` is a
     local folder of this trigger for locks and scratch files; `interval_ms` is the trigger interval. `data_schema` maps
     an event type ("*" for all others) to Spark DDL, or to "infer". `adopt`: tables of another query are taken over;
-    `channel_id` says what is read, in tables and messages."""
+    `channel_id` says what is read, in tables and messages. `from_start`: a table that has nothing is filled from the
+    beginning of the channel, where `firsts` were the first positions, and not from those in `options`. `began`: where
+    the trigger once began, if the channel knows."""
 
     options: dict[str, str]
     table: str
@@ -46,6 +48,9 @@ class Job:
     finish_s: float = 10.0
     adopt: bool = False
     channel_id: str = ""
+    from_start: bool = False
+    firsts: dict[str, int] = field(default_factory=dict)
+    began: dict[str, int] = field(default_factory=dict)
 
     def line(self) -> bytes:
         return json.dumps(asdict(self)).encode() + b"\n"
@@ -56,5 +61,6 @@ class Job:
 
 
 def report(state: str, **facts: Any) -> bytes:
-    """A report of the process: `state` is "starting", "running", "progress", "failed", "note" or "stopped"."""
+    """A report of the process: `state` is "starting", "begins", "running", "progress", "failed", "note" or
+    "stopped"."""
     return json.dumps({"state": state, **facts}).encode() + b"\n"

@@ -15,6 +15,7 @@ from typing import Any
 from gateway_core.contract.errors import StartError
 
 from .naming import TYPE
+from .tables.owner import LOCK
 
 PATIENCE_S = 10.0  # a JVM whose parent died usually ends by itself within a second
 _PAUSE_S = 0.05
@@ -92,7 +93,7 @@ def lock_of(table: Path, format: str) -> Path:
         rest = table.relative_to(folder)
         if TYPE in rest.parts[0]:  # a table per event type: there is no folder of that name
             return folder / f"{'_'.join(rest.parts)}.lock"
-    return table / "_tidegate.lock" if format == "parquet" else table.with_name(f"{table.name}.lock")
+    return table / LOCK if format == "parquet" else table.with_name(f"{table.name}.lock")
 
 
 def identity(pid: int) -> tuple[int, str]:

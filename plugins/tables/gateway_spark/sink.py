@@ -20,17 +20,18 @@ from gateway_core.contract.files import folder_fault, private_folder
 from gateway_core.contract.interfaces import ReaderFeed
 from gateway_core.contract.options import HIDDEN as SECRET
 
-from .checkpoint import committed
+from .checkpoint import committed, has_batches
 from .config import SparkSinkConfig, schemas
+from .connect import is_remote
 from .errors import NO_JVM
 from .job import LOG, Job
-from .naming import OTHER, TYPE, name_of, quarantine_of
+from .naming import OTHER, QUARANTINE, TYPE, name_of, quarantine_of
 from .query_status import QueryStatus
 from .source_options import CHANNELS, HIDDEN, channel_id, options_of
 from .supervisor import Supervisor
 from .tables.event_row import EventRow, event_row
 from .tables.newest_rows import NewestRows, newest, tables
-from .tables.owner import local_path, location_of
+from .tables.owner import has_files, local_path, location_of
 
 SUBMITTED_S = 2.0
 """How often the checkpoint of a submitted query is read."""
@@ -81,6 +82,8 @@ class SparkSink:
             return
         self._feed = feed
         self._status.begin(feed.start, 1 if kind == LOG else 0)
+        if feed.options.get("from_start") and self._has_nothing():
+            self._go_back(feed.options.get("firsts", {}))
         config = self._config
         if config.runs == "submitted":
             self._status.state = "submitted"
@@ -175,7 +178,27 @@ class SparkSink:
             finish_s=config.stop_timeout_s,
             adopt=config.adopt,
             channel_id=channel_id(feed),
+            from_start=bool(feed.options.get("from_start")),
+            firsts=dict(feed.options.get("firsts", {})),
+            began=dict(feed.options.get("began", {})),
         )
+
+    def _has_nothing(self) -> bool:
+        """Whether there is neither a checkpoint nor a table, as far as this machine can see."""
+        checkpoint = local_path(self._checkpoint)
+        if checkpoint is None or local_path(self._table) is None or is_remote(self._config.master):
+            return False
+        return not has_batches(checkpoint) and not any(
+            has_files(location)
+            for name, location in self.tables().items()
+            if name != "quarantine" and not name.endswith(QUARANTINE)
+        )
+
+    def _go_back(self, at: Mapping[str, int]) -> None:
+        """The query begins there. If the channel takes it to be further, it would call events read, and delete them,
+        that the table lacks."""
+        known = self._status.committed
+        self._follow({**known, **{shard: min(to, known.get(shard, to)) for shard, to in at.items()}})
 
     async def _watch_submitted(self) -> None:
         """Follows a submitted query by its checkpoint; nothing is known about one on another machine."""
@@ -194,6 +217,8 @@ class SparkSink:
             case "failed":
                 self._said = report["error"]
                 self._status.fail(self._said)
+            case "begins":
+                self._go_back(report["at"])
             case "running":
                 self._status.run(report["ui"])
             case "note":

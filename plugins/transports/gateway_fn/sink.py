@@ -47,7 +47,8 @@ class FnSink:
         deadline, text = self._deadline(event.position, timeout_s)
         left = deadline - self._clock.monotonic()
         if left <= _EARLY_S:
-            self._settle(event, deadline, Outcome(False, retry=True, reason="no attempt starts after it"), done)
+            self._deadlines.pop(event.position, None)
+            done(Outcome(False, local=True, reason="past its deadline: no attempt starts after it"))
             return
         sent = with_extension(converted(event, self._version), DEADLINE, text)
         self._function.send(sent, min(timeout_s, left), lambda outcome: self._settle(event, deadline, outcome, done))

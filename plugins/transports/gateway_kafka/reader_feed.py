@@ -39,12 +39,14 @@ class KafkaReaderFeed:
         self.group = group
         self.location = f"kafka://{','.join(config.bootstrap)}/{topic}"
         self._ids: dict[str, str] = {}
+        self._firsts: dict[str, int] = {}
         self.options: Mapping[str, Any] = {
             "kind": "kafka",
             "topic": topic,
             "topic_ids": self._ids,  # topic -> its id, once it is known
             "group": group,
             "from_start": from_start,
+            "firsts": self._firsts,  # the first offsets that there are, once they are known
             "properties": properties(config),  # of Kafka's Java clients
         }
         self.start: dict[str, int] = {}
@@ -63,7 +65,7 @@ class KafkaReaderFeed:
     # -- for the reader --------------------------------------------------------------------------------------------
 
     def advance(self, offsets: Mapping[str, int]) -> None:
-        """Commits these offsets soon."""
+        """Commits these offsets soon, also lower ones than before."""
         self._behind.update(offsets)
         self._settled.update(offsets)
         self._wake.set()
@@ -94,7 +96,8 @@ class KafkaReaderFeed:
         if lost := {p[1]: (was, firsts[p]) for p, was in committed.items() if was is not None and was < firsts[p]}:
             words = ", ".join(f"{was} to {first - 1} of partition {n}" for n, (was, first) in lost.items())
             log.error("group %s: Kafka deleted events before they were read: offsets %s", self.group, words)
-        # updates the mapping in place, since others hold it
+        # updates the mappings in place, since others hold them
+        self._firsts.update(_numbered(firsts))
         self.start.update(_numbered({p: max(first, committed[p] or 0) for p, first in firsts.items()}))
         self.ready.set()
 

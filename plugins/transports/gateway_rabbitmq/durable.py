@@ -32,7 +32,7 @@ def names(config: GatewayConfig, noted: Sequence[Noted]) -> Iterator[DurableName
 
 
 def _server(options: Any) -> str:
-    return f"amqp://{options.where}"
+    return str(options.where)
 
 
 def remove(name: DurableName, config: GatewayConfig, data_dir: Path) -> None:

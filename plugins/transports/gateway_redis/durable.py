@@ -53,7 +53,7 @@ def consumers(config: GatewayConfig) -> Iterator[ConfigFinding]:
 
 
 def _server(options: Any) -> str:
-    return f"redis://{options.where}"
+    return str(options.where)
 
 
 def remove(name: DurableName, config: GatewayConfig, data_dir: Path) -> None:

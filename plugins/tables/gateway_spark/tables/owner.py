@@ -7,6 +7,10 @@ from pathlib import Path
 
 from ..errors import SparkFault
 from ..job import Job
+from ..naming import TYPE
+
+LOCK = "_tidegate.lock"
+"""The lock in the folder of a Parquet table."""
 
 
 def local_path(location: str) -> Path | None:
@@ -14,6 +18,15 @@ def local_path(location: str) -> Path | None:
     if location.startswith("file:"):
         return Path("/" + location.removeprefix("file:").lstrip("/"))
     return None if "://" in location else Path(location)
+
+
+def has_files(location: str) -> bool:
+    """Whether a location on this machine has anything of a table."""
+    folder = local_path(location)
+    try:
+        return folder is not None and any(entry.name != LOCK for entry in folder.iterdir())
+    except OSError:
+        return False
 
 
 CATALOG = "catalog://"
@@ -39,7 +52,7 @@ def check_owner(job: Job) -> None:
     """Raises `SparkFault` if a parquet table that an earlier version wrote does not belong to the checkpoint. That, and
     other tables, are checked once there is a Spark session (`claim`); this is soon, and costs no JVM."""
     table, checkpoint = local_path(job.table), local_path(job.checkpoint)
-    if job.format != "parquet" or "{type}" in job.table or job.adopt or table is None or checkpoint is None:
+    if job.format != "parquet" or TYPE in job.table or job.adopt or table is None or checkpoint is None:
         return
     written, planned = _last_batch(table / "_spark_metadata"), _last_batch(checkpoint / "offsets")
     if written > planned and not (table / "_tidegate_batch").exists():
@@ -48,11 +61,20 @@ def check_owner(job: Job) -> None:
             "choose another path, or move the table away"
         )
     if written < 0 and _last_batch(checkpoint / "commits") >= 0:
-        raise SparkFault(
-            f"the table {table} is missing, but its checkpoint {checkpoint} exists: restore the table, or delete the "
-            "checkpoint to fill a new table from the events that the log still has, or set `adopt: true` to begin a "
-            "new table with the events from now on"
-        )
+        raise missing(job, job.table)
+
+
+def missing(job: Job, place: str) -> SparkFault:
+    """The fault of a table that is not there, although its checkpoint has filled it."""
+    rest = (
+        "all tables of the trigger, quarantine too," if TYPE in job.table else "its quarantine table if there is one,"
+    )
+    return SparkFault(
+        f"the table {place} is missing, but its checkpoint {job.checkpoint} exists: restore the table; or delete the "
+        f"checkpoint and {rest} and set `start: earliest` in the trigger, to fill a new table with the events that the "
+        "channel still has; or set `adopt: true` to begin a new table with the events after those that the checkpoint "
+        "has"
+    )
 
 
 def _last_batch(folder: Path) -> int:
