@@ -154,7 +154,6 @@ async def entry_of(
         state = state_of(
             *(delivery, where.get(delivery["name"]), _dead_letter(of_it), gone, bool(event.position)),
             shared=shared,
-            lately=event.received_ns >= service.since_ns,
         )
         deliveries.append({**kept, **state})
     deliveries += _former(service, owner, event.position, given_up, dead_letters)

@@ -46,6 +46,8 @@ class KafkaFeed:
     ) -> None:
         self.group = group
         self.left = anyio.Event()
+        self.new = False
+        """Whether it had no offsets before it joined."""
         self._topic = topic
         self._options = options
         self._start: Literal["earliest", "latest"] = "earliest" if from_start else "latest"
@@ -78,6 +80,7 @@ class KafkaFeed:
             max_poll_records=options.max_poll_records,
             session_timeout_s=options.session_timeout_s,
             clock=context.clock,
+            begins=self.flow.begins,
         )
         self.ack = self.flow.settle
         self.resume = self.flow.resume
@@ -92,7 +95,10 @@ class KafkaFeed:
             if self._leaving:
                 return
             with anyio.CancelScope() as self._joining:
-                await admin.prepare(self.group, [self._topic], self._start, self._history)
+                prepared = await admin.prepare(self.group, [self._topic], self._start, self._history)
+                self.new = prepared.new
+                self.flow.begins.clear()
+                self.flow.begins.update(prepared.begins)
                 await self.flow.start(tasks)
 
     async def join_later(self, tasks: TaskGroup, after: KafkaFeed | None) -> None:

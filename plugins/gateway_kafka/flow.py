@@ -83,6 +83,8 @@ class Flow:
         self._by_id: dict[int, AssignedPartition] = {}
         self._partitions: dict[Partition, AssignedPartition] = {}
         self._topic_ids: dict[Partition, str] = {}
+        self.begins: dict[Partition, int] = {}
+        """Where the group began, in partitions of which that is known."""
         self._renewed: dict[Partition, int] = {}  # the numbers of partitions whose topic was recreated
         self._renewals = 0
         self.released: dict[Partition, tuple[int, frozenset[int]]] = {}
@@ -155,6 +157,8 @@ class Flow:
             if self._topic_ids.get(name, id) not in ("", id):
                 self._renew(name)
             self._topic_ids[name] = id
+            if offset < self.begins.get(name, 0):  # it was moved back
+                del self.begins[name]
             assigned = AssignedPartition(name, self._renewed.get(name) or self._lane_of(name), offset)
             self._partitions[name] = self._by_id[assigned.partition_id] = assigned
             safe, settled = self.released.get(name, (-1, frozenset()))
@@ -229,12 +233,14 @@ class Flow:
         self._by_id[p.partition_id] = p
         p.settled = frozenset()
         p.tracker = Tracker(offset)
+        p.own = offset
         p.passed = offset
 
     def _renew(self, name: Partition) -> int:
         """A number for a partition whose records are others now. What is in flight of the deleted topic must not settle
         a record that has the same offset in the new one."""
         self.released.pop(name, None)
+        self.begins.pop(name, None)
         self._renewals += 1
         self._renewed[name] = RENEWED + self._renewals % RENEWED
         return self._renewed[name]
@@ -341,7 +347,11 @@ class Flow:
         offset = (position & _OFFSET_MASK) - 1
         if offset >= p.tracker.next:
             return "unread"
-        return "pending" if offset in p.tracker.open else "passed"
+        if offset in p.tracker.open:
+            return "pending"
+        if offset < self.begins.get(p.name, 0):
+            return "before"
+        return "passed" if offset >= p.own and offset not in p.settled else "settled"
 
     # -- for status -------------------------------------------------------------------------------------------------
 
