@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from gateway_core.config.load import Loading
 from gateway_core.config.model import GatewayConfig
 from gateway_core.config.registry import Registry
 from gateway_core.config.sources import gather
-from gateway_core.contract.durable import Noted
+from gateway_core.contract.durable import Contents, DurableName, DurableNames, Noted
 from gateway_core.contract.errors import ConfigError, Fault, StartError
 from gateway_core.contract.one_line import one_line
 from gateway_core.runtime.durable_names import ConfigNames, orphaning
@@ -54,16 +55,20 @@ def orphans(
     *,
     everything: bool,
     yes: bool,
+    drop: int,
     data_dir: Path | None,
     as_json: bool,
 ) -> int:
-    """Lists or removes them; returns the exit code."""
+    """Lists or removes them, each with at most `drop` events that wait there, or as many as someone at a terminal
+    agrees to; returns the exit code."""
     settings, registry = common.settings(data_dir=data_dir), Registry.installed()
     config = _loading(common.config_paths(paths), registry, settings).run().config
     names = ConfigNames(config, registry, settings.data_dir.absolute())
     found = names.left()
+    offers = {offered.transport: offered for offered in registry.durable_names}
+    look = _Look(offers, config, settings.data_dir.absolute())
     if not remove and not everything:
-        _show(found, as_json=as_json)
+        _show(found, look, as_json=as_json)
         return OK
     chosen = [noted for noted in found if everything or noted.name.name in remove]
     if unknown := sorted(set(remove) - {noted.name.name for noted in found}):
@@ -72,13 +77,17 @@ def orphans(
     results: list[tuple[Noted, str]] = [
         (noted, "the config that ran last has it: run or reload this config first") for noted in chosen if noted.used
     ]
-    if going and not yes and not _confirmed(going):
-        raise common.CommandError("nothing was removed: it needs --yes, or your consent on a terminal")
-    offers = {offered.transport: offered for offered in registry.durable_names}
+    agreed = False
+    if going and not yes:
+        agreed = _confirmed(going, look)
+        if not agreed:
+            raise common.CommandError("nothing was removed: it needs --yes, or your consent on a terminal")
     for noted in going:
-        reason = ""
         offered = offers.get(noted.name.transport)
-        if offered is None or offered.remove is None:
+        reason = look.held(noted.name, None if agreed else drop)
+        if reason:
+            pass
+        elif offered is None or offered.remove is None:
             reason = offered.remedy if offered is not None else "the plugin that knows it is not installed"
         else:
             try:
@@ -96,23 +105,81 @@ def orphans(
     return FAULT if any(why for _, why in results) else OK
 
 
-def _confirmed(going: Sequence[Noted]) -> bool:
+class _Look:
+    """What the names have now, as far as their servers tell."""
+
+    def __init__(self, offers: Mapping[str, DurableNames], config: GatewayConfig, data_dir: Path) -> None:
+        self._offers = offers
+        self._config = config
+        self._data_dir = data_dir
+
+    def at(self, name: DurableName) -> Contents:
+        """Raises `OSError`."""
+        offered = self._offers.get(name.transport)
+        return offered.look(name, self._config, self._data_dir) if offered and offered.look else Contents()
+
+    def words(self, name: DurableName) -> tuple[str, str]:
+        """How many events wait, and who reads; "?" if that is not known."""
+        try:
+            found = self.at(name)
+        except OSError as e:
+            return "?", f"not known: {one_line(e)}"
+        return "?" if found.waiting is None else str(found.waiting), found.users or "-"
+
+    def all_words(self, found: Sequence[Noted]) -> list[tuple[str, str]]:
+        """The same of all that were left behind; servers are asked at the same time, since some may not answer."""
+        with ThreadPoolExecutor(8) as threads:
+            return [*threads.map(lambda noted: ("-", "-") if noted.used else self.words(noted.name), found)]
+
+    def held(self, name: DurableName, drop: int | None) -> str:
+        """Why it is not removed: someone reads from it, or more events than `drop` wait there (None: any number may);
+        "" if it may be removed."""
+        try:
+            found = self.at(name)
+        except OSError as e:
+            return one_line(e)
+        if found.users:
+            return f"it is in use ({found.users}): by another gateway that has this name, or by an earlier config"
+        if drop is None or not found.waiting or found.waiting <= drop:
+            return ""
+        events = _events(found.waiting)
+        return f"{events} for whoever has this name, another gateway too: `--drop {found.waiting}` removes it with them"
+
+
+def _events(waiting: int) -> str:
+    return "1 event waits there" if waiting == 1 else f"{waiting} events wait there"
+
+
+def _confirmed(going: Sequence[Noted], look: _Look) -> bool:
     if not sys.stdin.isatty():
         return False
     for noted in going:
-        typer.echo(f"{noted.name}, of {noted.name.owner}", err=True)
+        waiting, _ = look.words(noted.name)
+        typer.echo(f"{noted.name}, of {noted.name.owner}; events that wait there: {waiting}", err=True)
     return typer.confirm("Remove these, with all that waits in them?", err=True)
 
 
-def _show(found: Sequence[Noted], *, as_json: bool) -> None:
+def _show(found: Sequence[Noted], look: _Look, *, as_json: bool) -> None:
+    known = look.all_words(found)
     if as_json:
-        common.print_json({"orphans": [_entry(noted) for noted in found]})
+        entries = [
+            {**_entry(noted), "waiting": int(waiting) if waiting.isdigit() else None, "used_by": users}
+            for noted, (waiting, users) in zip(found, known, strict=True)
+        ]
+        common.print_json({"orphans": entries})
         return
     if not found:
         print("no orphans")
         return
-    rows = [(n.name.what, n.name.name, n.name.where, n.name.owner, _state(n)) for n in found]
-    print("\n".join(aligned([("WHAT", "NAME", "WHERE", "OF", "STATE"), *rows])))
+    rows = [
+        (n.name.what, n.name.name, n.name.where, n.name.owner, *facts, _state(n))
+        for n, facts in zip(found, known, strict=True)
+    ]
+    print("\n".join(aligned([("WHAT", "NAME", "WHERE", "OF", "WAITING", "USED BY", "STATE"), *rows])))
+    if any(waiting.isdigit() or users != "-" for waiting, users in known):
+        print(
+            "\nA name at a server may be another gateway's too, also of one that is stopped: look at all their configs."
+        )
 
 
 def _entry(noted: Noted) -> dict[str, Any]:
