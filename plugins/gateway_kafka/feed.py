@@ -71,6 +71,7 @@ class KafkaFeed:
             drain_s=options.drain_s,
             partition_id_of=_number,
             chunk=CHUNK,
+            session_s=options.session_timeout_s,
         )
         self.flow.consumer = connect.consumer(
             options,
@@ -128,8 +129,7 @@ class KafkaFeed:
     @property
     def fault(self) -> str | None:
         """See `abilities.Faulty`."""
-        fault = self._waits_for or self.flow.consumer.fault
-        return str(fault) if fault else None
+        return str(self._waits_for) if self._waits_for else self.flow.fault
 
     async def leave(self) -> None:
         """Stops handing out events, commits, and leaves the group for good."""
