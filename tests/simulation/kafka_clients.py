@@ -16,7 +16,7 @@ import anyio
 from anyio.abc import TaskGroup
 from gateway_kafka import channel, connect, feed, source
 from gateway_kafka.admin import Admin, GroupActive, NoTopic
-from gateway_kafka.client import Begins, KafkaFault, Member, Partition, is_of_deleted_topic, offset_metadata, recreated
+from gateway_kafka.client import Begins, KafkaFault, Member, Partition, recreated
 from gateway_kafka.client_config import KafkaConfig
 
 from .kafka_cluster import FAR_S, PARTITIONS, Cluster, Topic
@@ -210,7 +210,7 @@ class SimulatedConsumer:
         for partition in partitions:
             topic = cluster.topics[partition[0]]
             offset, id = group.committed.get(partition, (0, ""))
-            if is_of_deleted_topic(offset_metadata(id), topic.id):
+            if id not in ("", topic.id):
                 first = cluster.log(partition).first
                 log.error("consumer group %s: %s", group.name, recreated(partition, offset, first))
             self._position[partition] = starts[partition] = group.offset(partition)
