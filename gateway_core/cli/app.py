@@ -116,6 +116,12 @@ def orphans(
     ] = None,
     everything: Annotated[bool, typer.Option("--remove-all", help="Remove all orphans but dead letters.")] = False,
     yes: Annotated[bool, typer.Option("--yes", help="Remove without asking.")] = False,
+    drop: Annotated[
+        int,
+        typer.Option(
+            metavar="N", min=0, help="With --yes: remove also what has events that wait, up to N of them each."
+        ),
+    ] = 0,
     data_dir: DataDir = None,
     as_json: Json = False,
 ) -> None:
@@ -124,13 +130,16 @@ def orphans(
     The config does not have them any more, but events may wait there, and servers may go on collecting more.
 
     --remove and --remove-all remove them at the server or in the data directory, with all that waits in them. A server
-    is reached with the login of a component of this config.
+    is reached with the login of a component of this config. What somebody reads from is not removed, and what has
+    events that wait only with your consent on a terminal, or with --drop: another gateway may have the same name.
 
     Exit codes: 0 they are listed (also if there are none), or were removed; 1 something was not removed.
     """
     from .orphans import orphans as show
 
-    raise typer.Exit(show(paths, remove or (), everything=everything, yes=yes, data_dir=data_dir, as_json=as_json))
+    raise typer.Exit(
+        show(paths, remove or (), everything=everything, yes=yes, drop=drop, data_dir=data_dir, as_json=as_json)
+    )
 
 
 @app.command(rich_help_panel="This installation")

@@ -200,9 +200,11 @@ class Searchable(Protocol):
         """Searches for events with this id (and source) for about `within_s`. `rest` comes from the step before."""
 
 
-DeliveryState = Literal["before", "unread", "pending", "passed"]
+DeliveryState = Literal["before", "unread", "pending", "passed", "settled"]
 """How far a subscription is with an event: it began after the event (`before`, if that is known), has not read it yet,
-was offered it and has not settled it, or is past it: settled, or dropped by the filter at that time."""
+was offered it and has not settled it, or is past it (`passed`): it settled the event, or the filter at that time
+dropped it. `settled` is `passed` of a channel that keeps no list of what was given up, and shares its events among
+gateways: another gateway, or an earlier run of this one, may have delivered it, or given it up."""
 
 
 @runtime_checkable

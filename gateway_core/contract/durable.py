@@ -69,6 +69,15 @@ class Noted:
 
 
 @dataclass(frozen=True, slots=True)
+class Contents:
+    """What a name has now. `waiting`: how many events wait there, delivered and not acknowledged ones too; None if that
+    can't be known. `users`: who reads from it now, in words; "" if nobody is known."""
+
+    waiting: int | None = None
+    users: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class DurableNames:
     """The durable names of one transport's components.
 
@@ -78,6 +87,8 @@ class DurableNames:
     `remove`     removes one where it is: (name, config, data directory). The config is the one to take logins from.
                  Removing what is not there is no error. Raises `OSError` with the reason. None: `remedy` says what to
                  do instead.
+    `look`       what one has now: (name, config, data directory). One that is not there is empty. Raises `OSError`.
+                 None: nobody can tell.
     `earlier`    names in use by this data directory that no version has noted: (config, data directory) -> names.
     `waits`      whether something waits there that the config does not reach: (name, config, data directory). A name
                  where nothing waits is left behind without a word. None: nobody knows.
@@ -90,6 +101,7 @@ class DurableNames:
     remove: Callable[[DurableName, GatewayConfig, Path], None] | None = None
     remedy: str = ""
     earlier: Callable[[GatewayConfig, Path], Iterable[DurableName]] | None = None
+    look: Callable[[DurableName, GatewayConfig, Path], Contents] | None = None
     waits: Callable[[DurableName, GatewayConfig, Path], bool] | None = None
     rescue: Callable[[DurableName, GatewayConfig, Path], str] | None = None
     only_by_name: bool = False

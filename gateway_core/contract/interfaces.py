@@ -159,8 +159,9 @@ class Feed(Protocol):
     def resume(self) -> None:
         """There is room again, after `Receiver.offer` returned False."""
 
-    def lag(self) -> int:
-        """Events in the channel that the subscription has not settled (events that its filter drops may count)."""
+    def lag(self) -> int | None:
+        """Events in the channel that the subscription has not settled (events that its filter drops may count). None
+        if that is not known now."""
 
 
 class ReaderFeed(Protocol):

@@ -81,9 +81,10 @@ def delivery_facts(s: Subscription, meter: Meter | None) -> dict[str, Any]:
     return {**facts, "attempt": meter.attempt.status(), "delivery": meter.delivery.status()} if meter else facts
 
 
-def lag_of(feed: Feed) -> int:
+def lag_of(feed: Feed) -> int | None:
     """`Feed.lag`."""
     try:
-        return int(feed.lag())
+        lag = feed.lag()
+        return None if lag is None else int(lag)
     except Exception:
-        return 0
+        return None

@@ -84,7 +84,7 @@ async def test_a_consumer_deleted_after_a_crash_loses_nothing_in_flight(kit: Nat
     after = Subscription()
     async with opened(kit, options={"ack_wait_s": 30}, it=after) as channel, client(kit.server) as js:
         await append(channel, numbered(3, 10))
-        await until(lambda: after.feed.lag() >= 3, "what waits behind those in flight")  # type: ignore[union-attr]
+        await until(lambda: after.feed.lag() >= 3, "what waits behind those in flight")  # type: ignore[union-attr,operator]
         await js.delete_consumer(kit.name, "tidegate_it")
         await after.until(12)
     assert after.ids == ids(1, 13)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import time
 from pathlib import Path
 
 import anyio
@@ -16,7 +18,8 @@ from tests.command_line import tidegate
 from tests.reload import matrix
 from tests.reload.matrix import Shape
 
-pytestmark = pytest.mark.spec("SAFE-73")
+pytestmark = pytest.mark.spec("SAFE-73", "SAFE-232")
+LATE = 3
 
 
 def removed(transport: matrix.Transport, folder: Path, word: str) -> set[str]:
@@ -31,7 +34,19 @@ def removed(transport: matrix.Transport, folder: Path, word: str) -> set[str]:
         run.unnamed()
         listed = {name for name in run.names if name in tidegate(*words).stdout}
         assert gateway.stop() == 0
-    done = tidegate(*words, "--remove-all", "--yes")
+    end = time.monotonic() + 60
+    while '"used_by": "consumer' in tidegate(*words, "--json").stdout and time.monotonic() < end:
+        time.sleep(0.2)  # Redis tells only when a consumer read last
+    transport.send("a", [f"late-{n}" for n in range(LATE)])
+    if not isinstance(transport, matrix.Mqtt):  # its servers don't tell
+        told = tidegate(*words, "--json")
+        waiting = [entry["waiting"] for entry in json.loads(told.stdout)["orphans"] if entry["name"] in listed]
+        assert max(count or 0 for count in waiting) == LATE, told.stdout
+        for drop in ((), ("--drop", LATE - 1)):
+            refused = tidegate(*words, "--remove-all", "--yes", *drop)
+            assert (refused.returncode, f"{LATE} events wait there" in refused.stdout) == (1, True), refused.stdout
+        assert f"--drop {LATE}" in refused.stdout
+    done = tidegate(*words, "--remove-all", "--yes", "--drop", LATE)
     assert done.returncode == 0, done.stdout + done.stderr
     assert tidegate(*words).stdout == "no orphans\n"
     assert transport.names() <= there

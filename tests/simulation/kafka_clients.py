@@ -9,13 +9,14 @@ import asyncio
 import logging
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from types import MappingProxyType
 from typing import Any, Self
 
 import anyio
 from anyio.abc import TaskGroup
 from gateway_kafka import channel, connect, feed, source
 from gateway_kafka.admin import Admin, GroupActive, NoTopic
-from gateway_kafka.client import KafkaFault, Member, Partition, is_of_deleted_topic, offset_metadata, recreated
+from gateway_kafka.client import Begins, KafkaFault, Member, Partition, recreated
 from gateway_kafka.client_config import KafkaConfig
 
 from .kafka_cluster import FAR_S, PARTITIONS, Cluster, Topic
@@ -51,6 +52,7 @@ class SimulatedConsumer:
         max_poll_records: int,
         session_timeout_s: float,
         clock: Any,
+        begins: Begins = MappingProxyType({}),
     ) -> None:
         self.session_s = session_timeout_s
         self.topics = list(topics)
@@ -208,7 +210,7 @@ class SimulatedConsumer:
         for partition in partitions:
             topic = cluster.topics[partition[0]]
             offset, id = group.committed.get(partition, (0, ""))
-            if is_of_deleted_topic(offset_metadata(id), topic.id):
+            if id not in ("", topic.id):
                 first = cluster.log(partition).first
                 log.error("consumer group %s: %s", group.name, recreated(partition, offset, first))
             self._position[partition] = starts[partition] = group.offset(partition)
@@ -329,12 +331,16 @@ class SimulatedAdmin(Admin):
         await self._asked()
         return {partition: self.cluster.log(partition).end for partition in partitions}
 
-    async def committed(self, group: str, partitions: Collection[Partition]) -> dict[Partition, int | None]:
+    async def _committed(
+        self, group: str, partitions: Collection[Partition]
+    ) -> dict[Partition, tuple[int | None, str]]:
         await self._asked()
         known = self.cluster.group(group).committed
-        return {partition: known[partition][0] if partition in known else None for partition in partitions}
+        return {partition: (known[partition][0] if partition in known else None, "") for partition in partitions}
 
-    async def commit(self, group: str, offsets: Mapping[Partition, int]) -> None:
+    async def commit(
+        self, group: str, offsets: Mapping[Partition, int], metadata: Mapping[Partition, str] = MappingProxyType({})
+    ) -> None:
         await self._asked()
         if offsets and self.cluster.group(group).members:
             raise GroupActive(f"the group {group} has members; stop them first")

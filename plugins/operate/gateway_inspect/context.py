@@ -14,8 +14,6 @@ class InspectContext(Protocol):
 
     name: str
     gateway: GatewayView
-    since_ns: int
-    """When this gateway began (Unix time)."""
 
     @property
     def taps(self) -> Taps:

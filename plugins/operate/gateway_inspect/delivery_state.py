@@ -81,18 +81,25 @@ def _delivery_state(feed: Any, position: int) -> str | None:
     return feed.delivery_state(position) if position and isinstance(feed, TracksDeliveries) else None
 
 
+_KNOWING = (None, "unread", "settled", "before", "passed", "pending")
+
+
+def _knowledge(facts: Facts) -> tuple[bool, int]:
+    return facts["held"] is not None, _KNOWING.index(facts["delivery_state"])
+
+
 def merged(answers: list[dict[str, dict[str, Any]]]) -> dict[str, dict[str, Any]]:
-    """Merges the answers of several workers: each event is with one of them."""
+    """Merges the answers of several workers: the one that has an event knows best, and then one that had it."""
     found: dict[str, dict[str, Any]] = {}
     for answer in answers:
         for name, theirs in answer.items():
             mine = found.setdefault(name, theirs)
             if mine is theirs:
                 continue
-            knows = theirs["held"] is not None or theirs["delivery_state"] is not None
             failures = mine["failures"] + theirs["failures"]
             given_up = mine["given_up"] or theirs["given_up"]
-            found[name] = {**mine, **(theirs if knows else {}), "failures": failures, "given_up": given_up}
+            best = max(mine, theirs, key=_knowledge)
+            found[name] = {**best, "failures": failures, "given_up": given_up}
     return found
 
 
@@ -104,12 +111,11 @@ def state_of(
     found: bool,
     *,
     shared: bool = False,
-    lately: bool = True,
 ) -> dict[str, Any]:
     """`state`: not_matched, before, waiting, in_flight, retrying, dead_lettering, dead_lettered, given_up, returned,
     delivered, settled, read or unknown; `text` describes it. `dead_letter` is one that can be read, `given_up` what the
     channel keeps about it. `found` is true if the event was found in its channel. `shared`: other gateways may deliver
-    from the channel, and it keeps no list of what was given up; `lately`: the event came while this gateway ran."""
+    from the channel, and it keeps no list of what was given up."""
     remembered = where and where["given_up"]
     if remembered and (given_up is None or remembered["delivered"]):  # the channel writes a replay a moment later
         given_up = remembered
@@ -119,7 +125,7 @@ def state_of(
         return _told("unknown", "nothing is known about it here", None, dead_letter, given_up)
     state, text = _state(delivery, where, dead_letter, given_up, found)
     if shared and found:
-        state, text = _among_others(state, text, delivery, where, lately)
+        state, text = _among_others(state, text, delivery, where)
     return _told(state, text, where, dead_letter, given_up)
 
 
@@ -160,7 +166,7 @@ def _state(
         return _gone(given_up)
     if state_of_feed == "before":
         return "before", "the trigger is newer than the event, which was never for it"
-    if state_of_feed == "passed":
+    if state_of_feed in ("passed", "settled"):
         if delivery.get("reads"):
             return "read", "read by its sink"
         tried = " after retries" if where["failures"] else ""
@@ -173,17 +179,19 @@ def _state(
 _ASK = "ask the gateway that reads it: `tidegate why ID --admin HOST:PORT`"
 
 
-def _among_others(state: str, text: str, delivery: Facts, where: Facts, lately: bool) -> tuple[str, str]:
+def _among_others(state: str, text: str, delivery: Facts, where: Facts) -> tuple[str, str]:
     """What can be said where other gateways may have had the event."""
-    if state == "unknown" and where["delivery_state"] is None:
-        return state, f"not known here: another gateway that shares this channel has its part, or had it; {_ASK}"
-    sure = where["failures"] or (lately and where.get("complete", True))
-    if state == "delivered" and where["given_up"] is None and not sure:
+    if state not in ("delivered", "unknown") or where["given_up"] is not None:
+        return state, text
+    if where["delivery_state"] is None:
+        return "unknown", f"not known here: another gateway that shares this channel has its part, or had it; {_ASK}"
+    if state == "delivered" and not (where["delivery_state"] == "passed" and where.get("complete", True)):
         to = f" and sent to {delivery['dead_letter']}" if delivery.get("dead_letter") else ""
         return (
             "settled",
-            f"the trigger has passed it: delivered, or given up{to} by this gateway before its start, or by another"
-            " that shares this channel, which keeps no list of that; look into the dead letters of all of them",
+            f"the trigger has passed it, and how is not known here: delivered, or given up{to}, by another gateway that"
+            " shares this channel, or by this one before its start or a reload; or the event is older than the trigger."
+            " The channel keeps no list of that: look into the dead letters of all its gateways",
         )
     return state, text
 

@@ -22,7 +22,6 @@ class InspectService(RunningService):
 
     def __init__(self, gateway: GatewayView) -> None:
         self.gateway = gateway
-        self.since_ns = gateway.clock.now_ns()
         self._taps: Taps | None = None
 
     @property

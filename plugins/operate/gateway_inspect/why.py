@@ -164,7 +164,6 @@ async def entry_of(
             gone,
             bool(event.position),
             shared=shared,
-            lately=event.received_ns >= service.since_ns,
         )
         deliveries.append({**kept, **state})
     deliveries += _former(service, owner, event.position, given_up, dead_letters)

@@ -6,6 +6,8 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
+from types import MappingProxyType
+from typing import NamedTuple
 
 from aiokafka import errors
 from aiokafka.errors import for_code
@@ -17,7 +19,7 @@ from aiokafka.structs import TopicPartition
 
 from .admin_client import AdminClient
 from .aio.metadata import look_up
-from .client import KafkaFault, Partition
+from .client import KafkaFault, Partition, began_in, offset_metadata, topic_id_in
 from .config import OffsetStart, Start, TimestampStart
 from .group_history import GroupHistory, OffsetsLost
 
@@ -35,6 +37,14 @@ class GroupActive(KafkaFault):
 
 class NoTopic(KafkaFault):
     """The topic does not exist."""
+
+
+class Prepared(NamedTuple):
+    """The offsets that a group starts from. `new`: it had none, so its start was chosen now. `begins`: where it once
+    began, in partitions of which that is known."""
+
+    new: bool
+    begins: dict[Partition, int]
 
 
 class Admin(AdminClient):
@@ -192,25 +202,42 @@ class Admin(AdminClient):
     async def committed(self, group: str, partitions: Collection[Partition]) -> dict[Partition, int | None]:
         """The committed offset of each partition (the next one to read), or None if the group has not committed one."""
 
-        async def ask() -> dict[Partition, int | None]:
+        return {partition: offset for partition, (offset, _) in (await self._committed(group, partitions)).items()}
+
+    def _begins(self, committed: Mapping[Partition, tuple[int | None, str]]) -> dict[Partition, int]:
+        found = {}
+        for partition, (offset, metadata) in committed.items():
+            began = began_in(metadata)
+            if offset is not None and began is not None and topic_id_in(metadata) == self.ids.get(partition[0], ""):
+                found[partition] = began
+        return found
+
+    async def _committed(
+        self, group: str, partitions: Collection[Partition]
+    ) -> dict[Partition, tuple[int | None, str]]:
+        """The committed offsets with their metadata."""
+
+        async def ask() -> dict[Partition, tuple[int | None, str]]:
             topics = list(_by_topic(partitions).items())
             answer = await self._send(await self._coordinator(group), OffsetFetchRequest(group, topics))
             _check(getattr(answer, "error_code", 0))
-            found: dict[Partition, int | None] = dict.fromkeys(partitions)
+            found: dict[Partition, tuple[int | None, str]] = dict.fromkeys(partitions, (None, ""))
             for name, parts in answer.topics:
-                for number, offset, _, code in parts:
+                for number, offset, metadata, code in parts:
                     _check(code)
-                    found[name, number] = offset if offset >= 0 else None
+                    found[name, number] = offset if offset >= 0 else None, metadata or ""
             return found
 
         return await self._try(ask, f"group {group}") if partitions else {}
 
-    async def commit(self, group: str, offsets: Mapping[Partition, int]) -> None:
+    async def commit(
+        self, group: str, offsets: Mapping[Partition, int], metadata: Mapping[Partition, str] = MappingProxyType({})
+    ) -> None:
         """Commits for a group that has no members. Raises `GroupActive` if it has any."""
 
         async def ask() -> None:
             topics = [
-                (name, [(number, offsets[name, number], "") for number in numbers])
+                (name, [(number, offsets[name, number], metadata.get((name, number), "")) for number in numbers])
                 for name, numbers in _by_topic(offsets).items()
             ]
             # a commit without generation and member id is accepted only for a group that has no members
@@ -232,7 +259,7 @@ class Admin(AdminClient):
 
     async def prepare(
         self, group: str, topics: Sequence[str], start: Start, history: GroupHistory | None = None
-    ) -> None:
+    ) -> Prepared:
         """Sets the offsets that a group starts from. A group that has never committed begins at `start`. A group that
         has committed in some partitions begins at the beginning of the others. Several gateways may call this at the
         same time.
@@ -242,25 +269,27 @@ class Admin(AdminClient):
         """
         partitions = await self.partitions(topics)
         ids = {topic: self.ids.get(topic, "") for topic in topics}
-        committed = await self.committed(group, partitions)
+        known = await self._committed(group, partitions)
+        committed = {partition: offset for partition, (offset, _) in known.items()}
         missing = [partition for partition, offset in committed.items() if offset is None]
         bare = set(topics) - {name for (name, _), offset in committed.items() if offset is not None}
         before = history.topics() if history is not None and bare else {}
         if lost := [topic for topic in bare if topic in before and before[topic] == ids[topic]]:
             raise OffsetsLost(group, lost)
+        new = len(missing) == len(partitions)
         if missing:
-            new = len(missing) == len(partitions)
             first = {t for t in topics if not new or t in before}
             with suppress(GroupActive):
                 # members that joined meanwhile have committed; partitions without an offset are read from their
                 # beginning
-                await self.commit(
-                    group,
-                    await self._starts([p for p in missing if p[0] in first], "earliest")
-                    | await self._starts([p for p in missing if p[0] not in first], start),
-                )
+                starts = await self._starts([p for p in missing if p[0] not in first], start)
+                words = {p: offset_metadata(ids[p[0]], offset) for p, offset in starts.items()}
+                starts |= await self._starts([p for p in missing if p[0] in first], "earliest")
+                await self.commit(group, starts, words)
+            known = await self._committed(group, partitions)
         if history is not None:
             history.keep(ids)
+        return Prepared(new, self._begins(known))
 
     async def _starts(self, partitions: list[Partition], start: Start) -> dict[Partition, int]:
         if start == "latest":

@@ -19,6 +19,7 @@ class AssignedPartition:
         "end",
         "events",
         "name",
+        "own",
         "partition_id",
         "passed",
         "paused",
@@ -38,6 +39,7 @@ class AssignedPartition:
         self.events: list[Event] = []  # decoded and begun, waiting for room
         self.paused = False
         self.pumping = False
+        self.own = start  # from here on, what is settled was settled by us
         self.start = self.committed = start  # `committed` is committed, as far as known; -1: nobody knows
         self.settled: frozenset[int] = frozenset()  # from a previous assignment
         self.end = self.passed = start  # before `passed` nothing more comes

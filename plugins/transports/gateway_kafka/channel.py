@@ -73,8 +73,9 @@ class KafkaChannel:
             raise connect.start_error(self._context.owner, options, fault) from e
 
     async def open(self) -> None:
-        """Commits the start offsets of new subscriptions and waits until all groups are joined, so that no other
-        gateway can move them. Raises `StartError`."""
+        """Commits the start offsets of new subscriptions and waits until these have joined their groups, so that no
+        other gateway can move them. A group that had offsets is not waited for: after a crash Kafka lets nobody in
+        until the session of the member that is gone has ended. Raises `StartError`."""
         feeds = list(self._feeds.values())
         try:
             async with Admin(self._options) as admin:
@@ -90,7 +91,8 @@ class KafkaChannel:
                     reader.begin(self._tasks)
             with anyio.move_on_after(JOIN_S):
                 for feed in feeds:
-                    await feed.flow.joined.wait()
+                    if feed.new:
+                        await feed.flow.joined.wait()
         except KafkaFault as e:
             raise connect.start_error(self._context.owner, self._options, e) from e
         self._taking = True

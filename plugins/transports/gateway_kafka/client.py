@@ -5,6 +5,7 @@ Everything here is called on the event loop's thread, and so are its callbacks.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Protocol
 
@@ -127,16 +128,32 @@ class Consumer(Protocol):
 
 
 _TAG = "topic-id="
+_BEGAN = "began="
+_ID = re.compile(
+    rf"(?:^|\s){_TAG}([0-9a-f]{{32}})"
+)  # confluent_kafka may read on into other memory: an id has 32 digits
+Begins = Mapping[Partition, int]
+"""The offset at which a group began in each partition, as far as it is known."""
 
 
-def offset_metadata(id: str) -> str:
-    """The metadata to commit with an offset: the id of its topic, or "" if that is unknown."""
-    return _TAG + id if id else ""
+def offset_metadata(id: str, began: int | None = None) -> str:
+    """The metadata to commit with an offset: the id of its topic, and where the group began, as far as they are known.
+    The id comes last: versions that know only ids must not take the rest for a part of it."""
+    words = [*(() if began is None else (f"{_BEGAN}{began}",)), *((_TAG + id,) if id else ())]
+    return " ".join(words)
 
 
 def topic_id_in(metadata: str | None) -> str:
     """The topic id in the metadata of an offset, or ""."""
-    return metadata.removeprefix(_TAG) if metadata and metadata.startswith(_TAG) else ""
+    found = _ID.search(metadata or "")
+    return found[1] if found else ""
+
+
+def began_in(metadata: str | None) -> int | None:
+    """Where the group began in the partition, by the metadata of its offset; None if that is not known."""
+    word = (metadata or "").partition(" ")[0]
+    number = word.removeprefix(_BEGAN) if word.startswith(_BEGAN) else ""
+    return int(number) if number.isdecimal() else None
 
 
 def is_of_deleted_topic(metadata: str | None, id: str) -> bool:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from types import MappingProxyType
+
 from gateway_core.contract.clock import Clock
 from gateway_core.contract.errors import StartError
 
-from .client import Consumer, KafkaFault, Member, Producer
+from .client import Begins, Consumer, KafkaFault, Member, Producer
 from .client_config import KafkaConfig, KafkaProducerConfig
 
 
@@ -29,8 +31,9 @@ def consumer(
     max_poll_records: int,
     session_timeout_s: float,
     clock: Clock,
+    begins: Begins = MappingProxyType({}),
 ) -> Consumer:
-    """A consumer of the configured client library."""
+    """A consumer of the configured client library. It commits `begins` along with its offsets."""
     if config.client == "confluent":
         from .confluent.consumer import ConfluentConsumer as Chosen
     else:
@@ -43,6 +46,7 @@ def consumer(
         max_poll_records=max_poll_records,
         session_timeout_s=session_timeout_s,
         clock=clock,
+        begins=begins,
     )
 
 

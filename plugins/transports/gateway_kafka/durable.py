@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gateway_core.contract.durable import DurableName, Noted, channels, login_for, sources
+from gateway_core.contract.durable import Contents, DurableName, Noted, channels, login_for, sources
 
 if TYPE_CHECKING:
     from gateway_core.contract.config_model import GatewayConfig
 
+    from .admin import Admin
+
+_LIMIT_S = 20.0
 GROUP, TOPIC = "consumer group", "Kafka topic"
 
 
@@ -61,25 +64,54 @@ def _cluster(options: object) -> str:
 
 def remove(name: DurableName, config: GatewayConfig, data_dir: Path) -> None:
     """See `DurableNames`: deletes a group at the cluster."""
+    from .group_history import forget
+
+    if name.what == TOPIC:
+        raise OSError("it holds events: delete it with Kafka's own tools once nothing needs them")
+
+    async def delete(admin: Admin) -> None:
+        await admin.delete_group(name.name)
+
+    _asked(name, config, delete)
+    forget(data_dir, name.name)
+
+
+def look(name: DurableName, config: GatewayConfig, data_dir: Path) -> Contents:
+    """See `DurableNames`. A group that has committed nothing has nothing."""
+    if name.what == TOPIC:
+        return Contents()
+    found = [Contents(0)]
+
+    async def count(admin: Admin) -> None:
+        from .offsets import waiting
+
+        members = await admin.members(name.name)
+        found.append(Contents(await waiting(admin, name.name, name.facts["topics"]), ", ".join(sorted(set(members)))))
+
+    _asked(name, config, count)
+    return found[-1]
+
+
+def _asked(name: DurableName, config: GatewayConfig, ask: Callable[[Admin], Awaitable[None]]) -> None:
+    """Asks the cluster of a name. Raises `OSError` with the reason."""
     import anyio
 
     from .admin import Admin
     from .client import KafkaFault
     from .client_config import KafkaConfig
-    from .group_history import forget
 
-    if name.what == TOPIC:
-        raise OSError("it holds events: delete it with Kafka's own tools once nothing needs them")
     options = login_for(config, KafkaConfig, _cluster, name) or KafkaConfig.model_validate(
         {"bootstrap": name.where.partition("://")[2]}
     )
 
-    async def delete() -> None:
-        async with Admin(options) as admin:
-            await admin.delete_group(name.name)
+    async def run() -> None:
+        with anyio.fail_after(_LIMIT_S):
+            async with Admin(options) as admin:
+                await ask(admin)
 
     try:
-        anyio.run(delete)
+        anyio.run(run)
     except KafkaFault as e:
         raise OSError(str(e)) from e
-    forget(data_dir, name.name)
+    except TimeoutError:
+        raise OSError(f"no answer within {_LIMIT_S:g} s") from None

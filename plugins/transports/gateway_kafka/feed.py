@@ -46,6 +46,8 @@ class KafkaFeed:
     ) -> None:
         self.group = group
         self.left = anyio.Event()
+        self.new = False
+        """Whether it had no offsets before it joined."""
         self._topic = topic
         self._options = options
         self._start: Literal["earliest", "latest"] = "earliest" if from_start else "latest"
@@ -69,6 +71,7 @@ class KafkaFeed:
             drain_s=options.drain_s,
             partition_id_of=_number,
             chunk=CHUNK,
+            session_s=options.session_timeout_s,
         )
         self.flow.consumer = connect.consumer(
             options,
@@ -78,6 +81,7 @@ class KafkaFeed:
             max_poll_records=options.max_poll_records,
             session_timeout_s=options.session_timeout_s,
             clock=context.clock,
+            begins=self.flow.begins,
         )
         self.ack = self.flow.settle
         self.resume = self.flow.resume
@@ -92,7 +96,10 @@ class KafkaFeed:
             if self._leaving:
                 return
             with anyio.CancelScope() as self._joining:
-                await admin.prepare(self.group, [self._topic], self._start, self._history)
+                prepared = await admin.prepare(self.group, [self._topic], self._start, self._history)
+                self.new = prepared.new
+                self.flow.begins.clear()
+                self.flow.begins.update(prepared.begins)
                 await self.flow.start(tasks)
 
     async def join_later(self, tasks: TaskGroup, after: KafkaFeed | None) -> None:
@@ -122,8 +129,7 @@ class KafkaFeed:
     @property
     def fault(self) -> str | None:
         """See `abilities.Faulty`."""
-        fault = self._waits_for or self.flow.consumer.fault
-        return str(fault) if fault else None
+        return str(self._waits_for) if self._waits_for else self.flow.fault
 
     async def leave(self) -> None:
         """Stops handing out events, commits, and leaves the group for good."""

@@ -35,6 +35,8 @@ POLL_S = 0.01
 RETRY_S = 1.0
 MOST_AGAIN = 60
 """How often a record that can't be read for want of memory is tried again, before it counts as no event."""
+LONG_S = 5.0
+"""A group rebalances faster, unless a member of it is gone or busy."""
 LAST_S = 5.0
 """How long a cancelled stop may take to commit and to leave the group."""
 RENEWED = 1 << 14
@@ -70,6 +72,7 @@ class Flow:
         drain_s: float,
         partition_id_of: Callable[[Partition], int],
         chunk: int,
+        session_s: float = 30.0,
     ) -> None:
         self.consumer: Consumer  # set by the owner, which needs this object to create it
         self.joined = anyio.Event()
@@ -80,9 +83,13 @@ class Flow:
         self._drain_s = drain_s
         self._lane_of = partition_id_of
         self._chunk = chunk
+        self._session_s = session_s
+        self._waits_since: float | None = clock.monotonic()  # without partitions, and the group has assigned none yet
         self._by_id: dict[int, AssignedPartition] = {}
         self._partitions: dict[Partition, AssignedPartition] = {}
         self._topic_ids: dict[Partition, str] = {}
+        self.begins: dict[Partition, int] = {}
+        """Where the group began, in partitions of which that is known."""
         self._renewed: dict[Partition, int] = {}  # the numbers of partitions whose topic was recreated
         self._renewals = 0
         self.released: dict[Partition, tuple[int, frozenset[int]]] = {}
@@ -155,12 +162,15 @@ class Flow:
             if self._topic_ids.get(name, id) not in ("", id):
                 self._renew(name)
             self._topic_ids[name] = id
+            if offset < self.begins.get(name, 0):  # it was moved back
+                del self.begins[name]
             assigned = AssignedPartition(name, self._renewed.get(name) or self._lane_of(name), offset)
             self._partitions[name] = self._by_id[assigned.partition_id] = assigned
             safe, settled = self.released.get(name, (-1, frozenset()))
             if safe == offset > 0:  # no other member has made progress (offset 0 may belong to a recreated topic)
                 assigned.settled = settled
         self.released.clear()
+        self._waits_since = None
         self.joined.set()
 
     async def revoked(self, partitions: Iterable[Partition]) -> Mapping[Partition, int]:
@@ -174,6 +184,7 @@ class Flow:
     def leave(self, partitions: Iterable[Partition]) -> Leaving:
         """The first half of `revoked`: drops what has not begun."""
         leaving = [self._partitions.pop(name) for name in partitions if name in self._partitions]
+        self._await_group()
         return Leaving([(p, p.tracker.open - self._drop(p)) for p in leaving])
 
     def left(self, leaving: Leaving) -> Mapping[Partition, int]:
@@ -188,6 +199,12 @@ class Flow:
         for p in [self._partitions.pop(name) for name in partitions if name in self._partitions]:
             self._drop(p)
             self._forget(p)
+        self._await_group()
+
+    def _await_group(self) -> None:
+        """The partitions that are left may be none: until the group has rebalanced, nobody has them."""
+        if not self._partitions and self._waits_since is None:
+            self._waits_since = self._clock.monotonic()
 
     def _drop(self, p: AssignedPartition) -> set[int]:
         """Stops handing out; returns the offsets that will never be settled."""
@@ -229,12 +246,14 @@ class Flow:
         self._by_id[p.partition_id] = p
         p.settled = frozenset()
         p.tracker = Tracker(offset)
+        p.own = offset
         p.passed = offset
 
     def _renew(self, name: Partition) -> int:
         """A number for a partition whose records are others now. What is in flight of the deleted topic must not settle
         a record that has the same offset in the new one."""
         self.released.pop(name, None)
+        self.begins.pop(name, None)
         self._renewals += 1
         self._renewed[name] = RENEWED + self._renewals % RENEWED
         return self._renewed[name]
@@ -341,20 +360,39 @@ class Flow:
         offset = (position & _OFFSET_MASK) - 1
         if offset >= p.tracker.next:
             return "unread"
-        return "pending" if offset in p.tracker.open else "passed"
+        if offset in p.tracker.open:
+            return "pending"
+        if offset < self.begins.get(p.name, 0):
+            return "before"
+        return "passed" if offset >= p.own and offset not in p.settled else "settled"
 
     # -- for status -------------------------------------------------------------------------------------------------
 
-    def lag(self) -> int:
-        """The number of unsettled records in our partitions."""
-        return sum(max(0, p.end - p.tracker.safe) for p in self._partitions.values())
+    @property
+    def fault(self) -> str | None:
+        """Why nothing is read; None while all is well, also while the group rebalances as it should."""
+        if (fault := self.consumer.fault) is not None:
+            return str(fault)
+        if self._waits_since is None or self._clock.monotonic() - self._waits_since < LONG_S:
+            return None
+        return (
+            "it waits for its consumer group: a member that ended without a word keeps its partitions until its session"
+            f" ends, up to {self._session_s:g} s, or one still gives up its own"
+        )
+
+    def lag(self) -> int | None:
+        """The number of unsettled records in our partitions; None while the group has not said which are ours."""
+        return (
+            None
+            if self._waits_since is not None
+            else sum(max(0, p.end - p.tracker.safe) for p in self._partitions.values())
+        )
 
     def info(self) -> dict[str, Any]:
         """`partitions` maps topic and number to the offset before which everything is settled, and the last known
         end."""
-        fault = self.consumer.fault
         return {
-            "error": str(fault) if fault else None,
+            "error": self.fault,
             "lag": self.lag(),
             "partitions": {f"{t}-{n}": [p.tracker.safe, p.end] for (t, n), p in sorted(self._partitions.items())},
         }

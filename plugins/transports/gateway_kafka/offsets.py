@@ -111,20 +111,30 @@ def _target(at: PartitionOffsets, start: Start, times: dict[Partition, int]) -> 
     return at.end if start == "latest" else at.first
 
 
+async def waiting(admin: Admin, group: str, topics: Sequence[str]) -> int:
+    """How many records of these topics a group has not committed. Raises `KafkaFault`."""
+    return sum(at.lag or 0 for at in (await _offsets(admin, group, topics))[0])
+
+
 async def _described(admin: Admin, group: Group) -> Description:
+    offsets, missing = await _offsets(admin, group.name, group.topics)
+    return Description(group, await admin.members(group.name), offsets, missing)
+
+
+async def _offsets(admin: Admin, group: str, topics: Sequence[str]) -> tuple[list[PartitionOffsets], list[str]]:
+    """The group's offsets, and the topics that are missing."""
     partitions: list[Partition] = []
     missing = []
-    for topic in group.topics:
+    for topic in topics:
         try:
             partitions += await admin.partitions([topic])
         except NoTopic:
             missing.append(topic)
     # the ends last, so that offsets committed meanwhile are not after them
-    committed = await admin.committed(group.name, partitions)
+    committed = await admin.committed(group, partitions)
     firsts = await admin.beginnings(partitions)
     ends = await admin.ends(partitions)
-    offsets = [PartitionOffsets(*p, firsts[p], ends[p], committed[p]) for p in partitions]
-    return Description(group, await admin.members(group.name), offsets, missing)
+    return [PartitionOffsets(*p, firsts[p], ends[p], committed[p]) for p in partitions], missing
 
 
 @asynccontextmanager

@@ -115,4 +115,4 @@ def gateway_durable_names() -> list[DurableNames]:
 
     from . import durable
 
-    return [DurableNames("kafka", durable.names, durable.remove)]
+    return [DurableNames("kafka", durable.names, durable.remove, look=durable.look)]

@@ -14,7 +14,7 @@ from gateway_core.contract.capabilities import DeliveryState
 from gateway_core.contract.event import split_position
 
 from .admin import Admin
-from .client import KafkaFault, Partition
+from .client import Begins, KafkaFault, Partition, offset_metadata
 from .config import KafkaChannelConfig
 from .health import Health
 from .java_options import properties
@@ -59,6 +59,7 @@ class KafkaReaderFeed:
         self._asked = False
         self._behind: dict[str, int] = {}  # to be committed
         self._settled: dict[str, int] = {}
+        self._begins: Begins = {}
         self._wake = anyio.Event()
         self._scope = anyio.CancelScope()
 
@@ -80,13 +81,16 @@ class KafkaReaderFeed:
         """See `gateway_core.contract.capabilities.TracksDeliveries`."""
         number, behind = split_position(position)
         settled = self._settled.get(str(number), self.start.get(str(number)))
-        return None if settled is None else "passed" if behind <= settled else "unread"
+        if settled is None or behind > settled:
+            return None if settled is None else "unread"
+        began = self._begins.get((self._topic, number), 0)
+        return "before" if behind <= began <= self.start[str(number)] else "passed"
 
     # -- for the channel -------------------------------------------------------------------------------------------
 
     async def prepare(self, admin: Admin) -> None:
         """Sets the start offsets of a new group, and loads the current ones. Raises `KafkaFault`."""
-        await admin.prepare(self.group, [self._topic], self._first)
+        self._begins = (await admin.prepare(self.group, [self._topic], self._first)).begins
         partitions = await admin.partitions([self._topic])
         self._ids |= {self._topic: admin.ids.get(self._topic, "")}
         committed = await admin.committed(self.group, partitions)
@@ -149,7 +153,9 @@ class KafkaReaderFeed:
 
     async def _commit(self, admin: Admin) -> None:
         offsets = dict(self._behind)
-        await admin.commit(self.group, {(self._topic, int(number)): offset for number, offset in offsets.items()})
+        where = {(self._topic, int(number)): offset for number, offset in offsets.items()}
+        words = {p: offset_metadata(self._ids.get(self._topic, ""), began) for p, began in self._begins.items()}
+        await admin.commit(self.group, where, words)
         for number, offset in offsets.items():
             if self._behind[number] == offset:
                 del self._behind[number]

@@ -59,6 +59,7 @@ class KafkaSource:
             drain_s=options.drain_s,
             partition_id_of=self._partition_id,
             chunk=CHUNK,
+            session_s=options.session_timeout_s,
         )
         self._history = GroupHistory(context, self._group)
         self._intake: Intake
@@ -212,7 +213,7 @@ class KafkaSource:
     def info(self) -> dict[str, Any]:
         head = {"address": self.address, "group": self._group}
         if not self._started:
-            return {**head, "error": str(self._waiting_for), "lag": 0, "partitions": {}}
+            return {**head, "error": str(self._waiting_for), "lag": None, "partitions": {}}
         return {**head, **self._flow.info()}
 
 

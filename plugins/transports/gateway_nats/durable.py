@@ -6,10 +6,12 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gateway_core.contract.durable import DurableName, Noted, channels, login_for, sources
+from gateway_core.contract.durable import Contents, DurableName, Noted, channels, login_for, sources
 
 if TYPE_CHECKING:
     from gateway_core.contract.config_model import GatewayConfig
+
+    from .client_config import NatsConfig
 
 CONSUMER, STREAM = "NATS consumer", "NATS stream"
 
@@ -56,11 +58,23 @@ def _servers(options: Any) -> str:
 
 def remove(name: DurableName, config: GatewayConfig, data_dir: Path) -> None:
     """See `DurableNames`: deletes a consumer at the server."""
-    from .client_config import NatsConfig
     from .probe import delete_consumer
 
     if name.what == STREAM:
         raise OSError("it holds events: delete it with NATS's own tools once nothing needs them")
+    delete_consumer(*_place(name, config))
+
+
+def look(name: DurableName, config: GatewayConfig, data_dir: Path) -> Contents:
+    """See `DurableNames`."""
+    from .probe import consumer_contents
+
+    return Contents() if name.what == STREAM else consumer_contents(*_place(name, config))
+
+
+def _place(name: DurableName, config: GatewayConfig) -> tuple[NatsConfig, str, str, str]:
+    """The server's options, the stream (or "" and a subject of it), and the consumer."""
+    from .client_config import NatsConfig
+
     options = login_for(config, NatsConfig, _servers, name) or NatsConfig.model_validate({"servers": name.where})
-    stream, subject = str(name.facts["stream"]), str(name.facts["topics"][0])
-    delete_consumer(options, stream, subject, str(name.facts["consumer"]))
+    return options, str(name.facts["stream"]), str(name.facts["topics"][0]), str(name.facts["consumer"])

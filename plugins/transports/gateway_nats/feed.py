@@ -24,7 +24,7 @@ from .client import Link
 from .config import JetStreamChannelConfig
 from .pull import Puller
 from .stored import event_reader
-from .streams import ensure_consumer, ensure_stream
+from .streams import began_at, ensure_consumer, ensure_stream
 
 log = logging.getLogger("tidegate.nats")
 
@@ -62,6 +62,7 @@ class JetStreamFeed:
         self._waiting: deque[Event] = deque()  # wanted, and not offered yet
         self._offering = self._leaving = False
         self._first = 0
+        self._began = 0  # the first message that the consumer is for; 0: not known
         self._turn = 0
         self._link = Link(
             options,
@@ -120,7 +121,7 @@ class JetStreamFeed:
 
     async def _ensure_consumer(self, resume_at: int | None) -> api.ConsumerInfo:
         o = self._options
-        return await ensure_consumer(
+        found = await ensure_consumer(
             self._link.js,
             self._stream,
             self.consumer,
@@ -129,12 +130,16 @@ class JetStreamFeed:
             ack_wait_s=o.ack_wait_s,
             max_ack_pending=o.max_in_flight,
             compare=lambda option: option in o.model_fields_set,
+            began=self._began or (0 if resume_at is None else None),
         )
+        self._began = began_at(found.config)
+        return found
 
     def _forget(self) -> None:
         self._waiting.clear()
         self._receiver.withdraw(self._turn)
         self._turn += 1
+        self._began = 0
 
     # -- events -----------------------------------------------------------------------------------------------------
 
@@ -201,4 +206,5 @@ class JetStreamFeed:
 
     def delivery_state(self, position: int) -> DeliveryState | None:
         """See `gateway_core.contract.capabilities.TracksDeliveries`."""
-        return self._puller.delivery_state(position)
+        state = self._puller.delivery_state(position)
+        return "before" if state != "passed" and position < self._began else state

@@ -116,4 +116,4 @@ def gateway_durable_names() -> list[DurableNames]:
 
     from . import durable
 
-    return [DurableNames("nats", durable.names, durable.remove)]
+    return [DurableNames("nats", durable.names, durable.remove, look=durable.look)]

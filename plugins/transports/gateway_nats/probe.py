@@ -10,6 +10,7 @@ from nats.aio.client import Client
 from nats.errors import Error as NatsError
 from nats.js.errors import NotFoundError
 
+from gateway_core.contract.durable import Contents
 from gateway_core.contract.errors import StartError
 
 from .client_config import NatsConfig
@@ -32,6 +33,26 @@ def delete_consumer(options: NatsConfig, stream: str, subject: str, consumer: st
             raise OSError(f"the consumer {consumer} can't be deleted: {e}") from e
 
     _connected(options, DELETE_S, delete)
+
+
+def consumer_contents(options: NatsConfig, stream: str, subject: str, consumer: str) -> Contents:
+    """What waits for a durable consumer, and whether somebody asks it for messages. Raises `OSError`."""
+    found = [Contents(0)]
+
+    async def look(nc: Client) -> None:
+        js = nc.jetstream(prefix=options.api_prefix)
+        try:
+            info = await js.consumer_info(stream or await js.find_stream_name_by_subject(subject), consumer)
+        except NotFoundError:
+            return
+        except NatsError as e:
+            raise OSError(f"the consumer {consumer} can't be looked at: {e}") from e
+        asking = info.num_waiting or 0
+        users = "" if not asking else f"{asking} {'request' if asking == 1 else 'requests'} for messages"
+        found.append(Contents((info.num_pending or 0) + (info.num_ack_pending or 0), users))
+
+    _connected(options, DELETE_S, look)
+    return found[-1]
 
 
 def try_connection(options: NatsConfig, limit_s: float) -> None:

@@ -21,6 +21,7 @@ from gateway_core.contract.capabilities import DeliveryState
 from gateway_core.contract.clock import Clock, Timer
 
 from .client import Link
+from .settled_ranges import SettledRanges
 
 log = logging.getLogger("tidegate.nats")
 
@@ -91,6 +92,7 @@ class Puller:
         self._open: dict[int, tuple[str, int]] = {}  # sequence number -> where to acknowledge, and its bytes
         self._acked: dict[int, str] = {}  # lately
         self._acked_before: dict[int, str] = {}
+        self._mine = SettledRanges()
         self._outstanding = 0  # messages that were asked for and have not come
         self._highest = self._pinged_to = 0
         self._repeats_to = 0  # a consumer that was made again sends what is known as if it were new
@@ -98,7 +100,6 @@ class Puller:
         self._silent = True  # since the last look
         self._ack_wait_s = 30.0
         self._settled_to = self._sent_to = 0  # of all clients, at the last look
-        self._with_others = False
         self._held: dict[int, tuple[Msg, int]] | None = None
         self._hold_until = 0.0
         self._stopping = self._current = False  # `_current`: what is open belongs to this connection's stream
@@ -230,6 +231,7 @@ class Puller:
         self._bytes = 0
         self._acked.clear()
         self._acked_before.clear()
+        self._mine.clear()
         self._highest = self._pinged_to = self._settled_to = self._repeats_to = 0
 
     def _acknowledge_again(self) -> None:
@@ -362,6 +364,7 @@ class Puller:
         if self._current:  # else after the next connection, if it is still the same stream
             self._link.post(reply, how)
         self._acked[sequence] = reply
+        self._mine.add(sequence)
         if len(self._acked) >= KEPT:
             self._acked_before, self._acked = self._acked, {}
         if self._outstanding <= self._low:
@@ -387,17 +390,16 @@ class Puller:
         self.pending = info.num_pending or 0
         self._settled_to = info.ack_floor.stream_seq if info.ack_floor else 0
         self._sent_to = info.delivered.stream_seq if info.delivered else 0
-        self._with_others = (info.num_ack_pending or 0) > len(self._open)
 
     def delivery_state(self, sequence: int) -> DeliveryState | None:
         """How far the consumer is with a message; None if another client may know."""
         if sequence in self._open:
             return "pending"
-        if sequence <= self._settled_to:
+        if sequence in self._mine:
             return "passed"
-        if sequence > max(self._highest, self._sent_to):
-            return "unread"
-        return None if self._with_others or sequence > self._highest else "passed"
+        if sequence <= self._settled_to:
+            return "settled"
+        return "unread" if sequence > max(self._highest, self._sent_to) else None
 
     def _pings(self) -> None:
         """Tells the server that the messages which have been open for a while are in progress."""

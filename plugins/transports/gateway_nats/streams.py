@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from datetime import datetime
 from typing import Any
@@ -102,16 +103,21 @@ async def ensure_consumer(
     ack_wait_s: float,
     max_ack_pending: int,
     compare: Callable[[str], bool],
+    began: int | None = None,
 ) -> api.ConsumerInfo:
     """A durable pull consumer. `start` may also be the sequence number of a message. `compare` says whether a
-    difference in this option is a fault (the config says it) or not (it is a default). Raises `Rejected` if the
-    consumer is different."""
+    difference in this option is a fault (the config says it) or not (it is a default). With `began` a new consumer
+    tells with which message it began (`began_at`): with this one, or, if that is 0, where `start` is. Raises
+    `Rejected` if the consumer is different."""
     found: api.ConsumerInfo
     try:
         found = await js.consumer_info(stream, name)
     except NotFoundError:
+        if began == 0 and start == "latest":
+            start = began = await _next(js, stream)
         config = api.ConsumerConfig(
             durable_name=name,
+            description=f"{_BEGAN}{began}" if began else None,
             ack_policy=api.AckPolicy.EXPLICIT,
             ack_wait=ack_wait_s,
             max_ack_pending=max_ack_pending,
@@ -142,6 +148,23 @@ async def ensure_consumer(
     asked |= {option: value for option, value in given.items() if compare(option)}
     _compare(what, asked, have)
     return found
+
+
+_BEGAN = "began with message "
+
+
+def began_at(config: api.ConsumerConfig) -> int:
+    """The sequence number of the first message that a consumer was for; 0 if it does not tell."""
+    found = re.fullmatch(rf"{_BEGAN}(\d+)", config.description or "")
+    return int(found[1]) if found else 0
+
+
+async def _next(js: JetStreamContext, stream: str) -> int:
+    """The sequence number that the next message gets."""
+    try:
+        return (await js.stream_info(stream)).state.last_seq + 1
+    except NotFoundError:
+        raise Missing(f"there is no stream {stream}") from None
 
 
 def _start(start: Start | int) -> dict[str, Any]:

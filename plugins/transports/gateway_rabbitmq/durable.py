@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gateway_core.contract.durable import NO_LOGIN, DurableName, Noted, login_for, sources
+from gateway_core.contract.durable import NO_LOGIN, Contents, DurableName, Noted, login_for, sources
 
 if TYPE_CHECKING:
     from gateway_core.contract.config_model import GatewayConfig
@@ -43,3 +43,15 @@ def remove(name: DurableName, config: GatewayConfig, data_dir: Path) -> None:
     if (options := login_for(config, RabbitConfig, _server, name)) is None:
         raise OSError(NO_LOGIN)
     delete_queue(options, name.name, _LIMIT_S)
+
+
+def look(name: DurableName, config: GatewayConfig, data_dir: Path) -> Contents:
+    """See `DurableNames`. The server does not count what its consumers have and did not acknowledge."""
+    from .client_config import RabbitConfig
+    from .session import queue_contents
+
+    if (options := login_for(config, RabbitConfig, _server, name)) is None:
+        raise OSError(NO_LOGIN)
+    waiting, consumers = queue_contents(options, name.name, _LIMIT_S)
+    users = f"{consumers} {'consumer' if consumers == 1 else 'consumers'}" if consumers else ""
+    return Contents(waiting, users)

@@ -76,4 +76,4 @@ def gateway_durable_names() -> list[DurableNames]:
 
     from . import durable
 
-    return [DurableNames("rabbitmq", durable.names, durable.remove)]
+    return [DurableNames("rabbitmq", durable.names, durable.remove, look=durable.look)]

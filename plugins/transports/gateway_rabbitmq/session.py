@@ -96,6 +96,23 @@ def delete_queue(config: RabbitConfig, queue: str, limit_s: float) -> None:
     _once(config, "orphans", limit_s, delete)
 
 
+def queue_contents(config: RabbitConfig, queue: str, limit_s: float) -> tuple[int, int]:
+    """How many messages a queue has, and how many consumers; none if it is not there. Raises `OSError`."""
+    found = [(0, 0)]
+
+    async def look(link: Link) -> None:
+        try:
+            answer = await probe(link, amqp.Queue.Declare(0, queue, passive=True))
+        except RabbitFault as e:
+            if e.code != NOT_FOUND:
+                raise
+        else:
+            found.append((int(answer.message_count), int(answer.consumer_count)))
+
+    _once(config, "orphans", limit_s, look)
+    return found[-1]
+
+
 def _once(config: RabbitConfig, owner: str, limit_s: float, act: Callable[[Link], Awaitable[None]]) -> None:
     """Does one thing with a connection of its own. Raises `OSError` with the reason."""
 

@@ -10,7 +10,7 @@ from redis.exceptions import NoPermissionError, RedisClusterException, RedisErro
 from gateway_core.contract.errors import StartError
 
 from . import faults
-from .client import Client, client, close
+from .client import Client, client, close, pairs
 from .connection_config import RedisConfig
 
 
@@ -70,6 +70,40 @@ def risk(config: RedisConfig, limit_s: float) -> str:
 
     _asked(config, limit_s, ask)
     return "".join(found)
+
+
+MOST_COUNTED = 10_000
+LATELY_MS = 5_000
+"""A consumer that has asked the server within this time still reads: a source asks every two seconds."""
+
+
+def group_contents(config: RedisConfig, stream: str, group: str, limit_s: float) -> tuple[int, str]:
+    """How many entries wait for a group, with those that are not acknowledged (at most, if there are many and the
+    server does not tell), and the consumers that read lately. Raises `OSError` with the reason."""
+    found = [(0, "")]
+
+    async def ask(redis: Client) -> None:
+        try:
+            groups = [pairs(each) for each in await redis.execute_command("XINFO GROUPS", stream)]
+            consumers = [pairs(each) for each in await redis.execute_command("XINFO CONSUMERS", stream, group)]
+        except ResponseError as e:
+            if "no such key" in str(e) or "NOGROUP" in str(e):
+                return
+            raise
+        facts = next((each for each in groups if each[b"name"] == group.encode()), None)
+        if facts is None:
+            return
+        lag = facts.get(b"lag")
+        if lag is None:  # before Redis 7, or the group began in the middle
+            last = facts[b"last-delivered-id"].decode()
+            after = await redis.execute_command("XRANGE", stream, f"({last}", "+", "COUNT", MOST_COUNTED)
+            lag = len(after) if len(after) < MOST_COUNTED else int(await redis.execute_command("XLEN", stream))
+        waiting = int(lag) + int(facts[b"pending"])
+        names = sorted(each[b"name"].decode(errors="replace") for each in consumers if each[b"idle"] < LATELY_MS)
+        found.append((waiting, f"consumer {', '.join(names)}" if names else ""))
+
+    _asked(config, limit_s, ask)
+    return found[-1]
 
 
 def destroy_group(config: RedisConfig, stream: str, group: str, limit_s: float) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from gateway_core.contract.config_extension import ConfigFinding
 from gateway_core.contract.config_node import Place, dotted
-from gateway_core.contract.durable import NO_LOGIN, DurableName, Noted, login_for, sources
+from gateway_core.contract.durable import NO_LOGIN, Contents, DurableName, Noted, login_for, sources
 
 if TYPE_CHECKING:
     from gateway_core.contract.config_model import GatewayConfig
@@ -64,3 +64,14 @@ def remove(name: DurableName, config: GatewayConfig, data_dir: Path) -> None:
     if (options := login_for(config, RedisConfig, _server, name)) is None:
         raise OSError(NO_LOGIN)
     destroy_group(options, str(name.facts["stream"]), str(name.facts["group"]), _LIMIT_S)
+
+
+def look(name: DurableName, config: GatewayConfig, data_dir: Path) -> Contents:
+    """See `DurableNames`."""
+    from .connect import group_contents
+    from .connection_config import RedisConfig
+
+    if (options := login_for(config, RedisConfig, _server, name)) is None:
+        raise OSError(NO_LOGIN)
+    waiting, users = group_contents(options, str(name.facts["stream"]), str(name.facts["group"]), _LIMIT_S)
+    return Contents(waiting, users)

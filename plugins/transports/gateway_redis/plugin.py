@@ -91,7 +91,7 @@ def gateway_durable_names() -> list[DurableNames]:
 
     from . import durable
 
-    return [DurableNames("redis", durable.names, durable.remove)]
+    return [DurableNames("redis", durable.names, durable.remove, look=durable.look)]
 
 
 @hookimpl

@@ -9,7 +9,7 @@ import anyio
 from aiokafka import errors
 from aiokafka.structs import TopicPartition
 
-from ..client import Partition, offset_metadata
+from ..client import Begins, Partition, offset_metadata
 from .faults import fault_of
 
 _NOT_OURS = (  # another member has the partitions now, and reads from the last committed offset
@@ -22,7 +22,7 @@ _NOT_OURS = (  # another member has the partitions now, and reads from the last 
 
 
 async def commit(
-    consumer: Any, offsets: Mapping[Partition, int], ids: Mapping[str, str], group: str, limit_s: float
+    consumer: Any, offsets: Mapping[Partition, int], ids: Mapping[str, str], begins: Begins, group: str, limit_s: float
 ) -> None:
     """Raises `KafkaFault`, within `limit_s`. It is not an error if the partitions now belong to another member. `ids`
     are the ids of the topics that the offsets belong to."""
@@ -31,7 +31,10 @@ async def commit(
     try:
         with anyio.fail_after(limit_s):
             await consumer.commit(
-                {TopicPartition(*n): (offset, offset_metadata(ids.get(n[0], ""))) for n, offset in offsets.items()}
+                {
+                    TopicPartition(*n): (offset, offset_metadata(ids.get(n[0], ""), begins.get(n)))
+                    for n, offset in offsets.items()
+                }
             )
     except _NOT_OURS:
         pass

@@ -20,7 +20,7 @@ from anyio.abc import TaskGroup
 from gateway_core.contract.clock import Clock
 from gateway_core.contract.component_errors import text_of_error
 
-from ..client import KafkaFault, Member, Partition, Record
+from ..client import Begins, KafkaFault, Member, Partition, Record
 from ..client_config import KafkaConfig
 from ..health import Health
 from .commits import commit
@@ -55,6 +55,7 @@ class AioConsumer:
         max_poll_records: int,
         session_timeout_s: float,
         clock: Clock,
+        begins: Begins,
     ) -> None:
         self._config = config
         self._group = group
@@ -63,6 +64,7 @@ class AioConsumer:
         self._most = max_poll_records
         self._session_s = session_timeout_s
         self._clock = clock
+        self._begins = begins
         self._health = Health(f"consumer group {group}")
         self._consumer: Any = None
         self._fresh: set[TopicPartition] | None = None  # assigned by the cluster, not yet passed to the member
@@ -190,7 +192,7 @@ class AioConsumer:
                 return
             offsets = await self._member.revoked(ours)
             try:
-                await commit(consumer, offsets, self._ids, self._group, self._config.request_timeout_s)
+                await commit(consumer, offsets, self._ids, self._begins, self._group, self._config.request_timeout_s)
             except KafkaFault as fault:
                 _log.warning("consumer group %s: can't commit the last offsets: %s", self._group, fault)
 
@@ -304,7 +306,7 @@ class AioConsumer:
     async def commit(self, offsets: Mapping[Partition, int]) -> None:
         mine = {name: offset for name, offset in offsets.items() if name in self._ours}
         if mine and self._consumer is not None:  # else it was closed meanwhile, and the records are read again
-            await commit(self._consumer, mine, self._ids, self._group, self._config.request_timeout_s)
+            await commit(self._consumer, mine, self._ids, self._begins, self._group, self._config.request_timeout_s)
 
     async def _kept(self, watching: Callable[[], Awaitable[None]]) -> None:
         """Watches on after an unexpected error, which would end the consumer."""

@@ -59,9 +59,10 @@ class StartOffsets:
                 raise KafkaException(one.error)
             name = (one.topic, one.partition)
             id = ids.get(one.topic) or ""
-            assignments[name] = Assignment(name, id or topic_id_in(one.metadata))
+            metadata = _metadata(one)
+            assignments[name] = Assignment(name, id or topic_id_in(metadata))
             offsets[name] = one.offset if one.offset >= 0 else None
-            if one.offset >= 0 and is_of_deleted_topic(one.metadata, id):
+            if one.offset >= 0 and is_of_deleted_topic(metadata, id):
                 stale[name] = one.offset
                 offsets[name] = None
         found = self.checked(client, offsets)
@@ -94,3 +95,12 @@ class StartOffsets:
                         _log.error("consumer group %s: %s", self._group, missing_records(name, offset, beginning, end))
                 del asked[name]
         return found
+
+
+def _metadata(committed: Any) -> str:
+    """The metadata of a committed offset. librdkafka does not end it with a zero, so that confluent_kafka reads on
+    until it finds one: what follows is any bytes."""
+    try:
+        return committed.metadata or ""
+    except UnicodeDecodeError as error:
+        return error.object.decode(errors="replace")

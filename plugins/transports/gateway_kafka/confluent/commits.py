@@ -9,7 +9,7 @@ from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
-from ..client import KafkaFault, Partition, offset_metadata
+from ..client import Begins, KafkaFault, Partition, offset_metadata
 from ..health import Health
 from .faults import fault_of, text_of
 
@@ -31,8 +31,9 @@ _NOT_OURS = {  # another member has the partitions now, and reads from the last 
 class Commits:
     """The commits that the event loop requests, at most one in flight. `tell` calls back on the loop."""
 
-    def __init__(self, group: str, health: Health, tell: Callable[..., None]) -> None:
+    def __init__(self, group: str, begins: Begins, health: Health, tell: Callable[..., None]) -> None:
         self._group = group
+        self._begins = begins
         self._health = health
         self._tell = tell
         self._wanted: deque[tuple[Offsets, Done]] = deque()
@@ -61,7 +62,7 @@ class Commits:
             return
         self._under_way = (merged, waiting)
         try:
-            client.commit(offsets=_listed(merged, ours), asynchronous=True)
+            client.commit(offsets=_listed(merged, ours, self._begins), asynchronous=True)
         except KafkaException as error:
             self.told(error.args[0], [])
 
@@ -90,7 +91,7 @@ class Commits:
             self._lost(str(self._health.fault))
             return
         try:
-            _check(client.commit(offsets=_listed(offsets, ids), asynchronous=False))
+            _check(client.commit(offsets=_listed(offsets, ids, self._begins), asynchronous=False))
         except KafkaException as error:
             if error.args[0].code() not in _NOT_OURS:
                 self._lost(text_of(error.args[0]))
@@ -120,5 +121,8 @@ def _check(partitions: Sequence[Any]) -> None:
             raise KafkaException(partition.error)
 
 
-def _listed(offsets: Offsets, ids: Mapping[Partition, str]) -> list[Any]:
-    return [TopicPartition(*name, offset, offset_metadata(ids.get(name, ""))) for name, offset in offsets.items()]
+def _listed(offsets: Offsets, ids: Mapping[Partition, str], begins: Begins) -> list[Any]:
+    return [
+        TopicPartition(*name, offset, offset_metadata(ids.get(name, ""), begins.get(name)))
+        for name, offset in offsets.items()
+    ]

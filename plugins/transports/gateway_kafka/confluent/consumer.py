@@ -13,7 +13,7 @@ from anyio.abc import TaskGroup
 
 from gateway_core.contract.clock import Clock
 
-from ..client import KafkaFault, Member, Partition, Record
+from ..client import Begins, KafkaFault, Member, Partition, Record
 from ..client_config import KafkaConfig
 from ..health import Health
 from ..topics import Ids, watch_topics
@@ -43,6 +43,7 @@ class ConfluentConsumer:
         max_poll_records: int,
         session_timeout_s: float,
         clock: Clock,  # librdkafka keeps its own time
+        begins: Begins,
     ) -> None:
         self._config = config
         self._group = group
@@ -50,6 +51,7 @@ class ConfluentConsumer:
         self._member = member
         self._most = max_poll_records
         self._session_s = session_timeout_s
+        self._begins = begins
         self._health = Health(f"consumer group {group}")
         self._ours: dict[Partition, Assignment] = {}
         self._worker: ConsumerThread | None = None
@@ -66,7 +68,7 @@ class ConfluentConsumer:
     async def start(self, tasks: TaskGroup) -> None:
         self._loop = asyncio.get_running_loop()
         thread = self._worker = ConsumerThread(
-            self._config, self._group, self._topics, self._most, self._session_s, self._health, self
+            self._config, self._group, self._topics, self._most, self._session_s, self._begins, self._health, self
         )
         tasks.start_soon(self._watching)
         with anyio.move_on_after(_START_S):

@@ -24,7 +24,7 @@ from typing import Any, Protocol
 from confluent_kafka import Consumer as RdConsumer
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
-from ..client import KafkaFault, Partition, Record
+from ..client import Begins, KafkaFault, Partition, Record
 from ..client_config import KafkaConfig
 from ..health import Health
 from ..topics import Ids
@@ -66,6 +66,7 @@ class ConsumerThread:
         topics: Sequence[str],
         most: int,
         session_timeout_s: float,
+        begins: Begins,
         health: Health,
         owner: Owner,
     ) -> None:
@@ -82,7 +83,7 @@ class ConsumerThread:
         self._loop = asyncio.get_running_loop()
         self._watch = Watch(config, health)
         self._wanted: deque[Callable[[Any], None]] = deque()
-        self._commits = Commits(group, health, self._tell)
+        self._commits = Commits(group, begins, health, self._tell)
         self._room = threading.Semaphore(_AHEAD)
         self._closing = threading.Event()
         self._tried = False
