@@ -96,6 +96,34 @@ def test_a_take_over_that_fails_before_its_first_batch_begins_again(queries: Que
 
 
 @formats
+def test_a_query_stops_at_its_next_batch_once_another_has_its_table(queries: Queries, format: str) -> None:
+    old = queries.job("old", format=format)
+    new = replace(queries.job("new", format=format), adopt=True)
+    queries.send('{"n": 1}')
+    running = queries.make(old)
+    running.start()
+    try:
+        running.drain()
+        taking = queries.make(new)
+        queries.send('{"n": 2}')  # the old one still writes
+        running.drain()
+        taking.start()
+        with pytest.raises(StreamingQueryException, match=r"got more rows of the query .* while it was taken over"):
+            taking.drain()
+        taking.stop()
+        queries.send('{"n": 3}')
+        running.drain()
+        queries.run(new)  # it takes the table over with the rows that came meanwhile
+        queries.send('{"n": 4}')
+        with pytest.raises(StreamingQueryException, match=r"of trigger new"):
+            running.drain()
+    finally:
+        running.stop()
+    queries.run(new)
+    assert queries.ids(old) == [1, 2, 3, 4]
+
+
+@formats
 def test_a_deleted_table_is_not_begun_anew_unnoticed(queries: Queries, format: str) -> None:
     job = queries.job("one", format=format)
     queries.send('{"n": 1}')

@@ -14,12 +14,13 @@ from .data import types
 from .data.evolution import MAX_DEPTH, MAX_FIELDS, unlike
 from .data.sampling import Sample, sample, sample_by_type, settled
 from .data.schemas import ALL, Schemas
+from .errors import SparkFault
 from .job import KAFKA, Job
 from .naming import OTHER, TYPE, UNKNOWN, quarantine_of
 from .readers import KafkaBatches, events
 from .readers.kafka import records
 from .rows import REASON, for_quarantine, known_good, rejected, shaped, stream
-from .tables import FAULT, Tables
+from .tables import FAULT, Table, Tables
 from .tables.jvm import query_id
 from .tables.mark import Mark
 from .targets import targets_of
@@ -157,7 +158,11 @@ class Batches:
         mark = self._mark
         if name and mark.owner is not None:
             mark = replace(mark, owner=replace(mark.owner, type=event_type))
-        found = self._tables.at(job, events.sparkSession, location).append(rows, number, measures, mark)
+        table = self._tables.at(job, events.sparkSession, location)
+        if location in self._claim.taken:
+            _check_unmoved(table, *self._claim.taken[location])
+        found = table.append(rows, number, measures, mark)
+        self._claim.taken.pop(location, None)
         if found is not None:
             self._count(number, found["rows"])
         if found is not None and not found["bad"] and lacking is events:
@@ -194,6 +199,17 @@ class Batches:
                 measures = {"rows": f.count(REASON)}
                 written = self._tables.at(job, rows.sparkSession, location).append(rows, number, measures, mark)
                 self.quarantined += written["rows"] if written else 0
+
+
+def _check_unmoved(table: Table, query: str, end: dict[str, int]) -> None:
+    """Before the first batch in a table that another query filled: raises `SparkFault` if that query, which may still
+    run, has written a batch since its positions were read. From this batch on it is refused."""
+    extent = table.extent(query)
+    if extent is None or extent[1] != end:
+        raise SparkFault(
+            f"the table {table.location} got more rows of the query {query} while it was taken over: this query starts "
+            "again after them"
+        )
 
 
 @contextmanager

@@ -33,12 +33,14 @@ if TYPE_CHECKING:
 @dataclass
 class Claim:
     """`job` with the start that its tables need; `before`: the queries that it follows; `floors`: by location the
-    positions before which a table has everything; `notes`: what people should know; `start`: where the query goes on,
+    positions before which a table has everything; `taken`: by location the query that a table is taken over from, and
+    the positions that its last batch ends before; `notes`: what people should know; `start`: where the query goes on,
     wherever the channel's cursor is, or empty if it goes on there."""
 
     job: Job
     before: tuple[str, ...] = ()
     floors: dict[str, dict[str, int]] = field(default_factory=dict)
+    taken: dict[str, tuple[str, dict[str, int]]] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     start: dict[str, int] = field(default_factory=dict)
 
@@ -132,14 +134,17 @@ class _Claiming:
             return
         if found.query != self._query and found.query not in self._claim.before:
             raise belongs(place, found, self._me)
-        extents = (each.extent(query) for query in found.chain)
-        extent = next((extent for extent in extents if extent is not None), None)
+        extents = ((query, each.extent(query)) for query in found.chain)
+        writer, extent = next(((query, at) for query, at in extents if at is not None), (found.query, None))
         if extent is None and found.query != self._query:  # Iceberg's snapshots expire
             extent = {}, self._by_rows(place)
+        elif extent is not None and writer != self._query:
+            self._claim.taken[place] = writer, extent[1]
         first, end = extent or ({}, {})
-        if found.query != self._query:
+        if writer != self._query:  # also where it has taken the table over, but no batch of its own has come so far
             first, end = self._here(first, found), self._here(end, found)
             self._claim.floors[place] = end
+        if found.query != self._query:
             self._claim.notes.append(
                 f"the table {place} belonged to {found}; it now belongs to trigger {job.name}, from {_shown(first)}"
             )

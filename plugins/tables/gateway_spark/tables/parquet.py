@@ -124,7 +124,10 @@ class ParquetTable:
         checkpoint, query = self._job.checkpoint, query_id(self._spark, self._job.checkpoint)
         noted = self._files.load(BATCH)
         if noted is not None and noted["number"] > self._last:
-            noted = noted.get("before")
+            # a batch that was cut off; or another query has written here since
+            self._last = last_number(self._spark, self.location)
+            if noted["number"] > self._last:
+                noted = noted.get("before")
         if mark is not None and mark.owner is not None:
             mark.owner.check(owner_of((noted or {}).get("owner")), self.location)
         if noted is None and self._gets_all:  # it is new, or an earlier version wrote it
