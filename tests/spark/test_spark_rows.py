@@ -351,6 +351,7 @@ def test_duplicates_are_dropped_whatever_crashes(
     assert len(queries.rows(queries.quarantine)) == 6
 
 
+@pytest.mark.area(name="spark_more")
 def test_what_came_before_the_window_is_no_duplicate(queries: Queries, said: Any, wait: Callable[..., Any]) -> None:
     for id in ("a", "b", "c"):
         queries.append(said(id))
