@@ -21,6 +21,7 @@ from tests.spark.conftest import QUICK
 pytestmark = [pytest.mark.spec("CARD-03"), pytest.mark.timeout(600)]
 
 
+@pytest.mark.area(name="spark_more")
 def test_a_table_with_typed_data_and_partitions_follows_the_log(
     spark: Any, log: Any, sink: Callable[..., Any], event: Callable[..., Any]
 ) -> None:

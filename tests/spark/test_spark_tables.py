@@ -131,6 +131,7 @@ def test_a_table_begins_although_its_first_commit_was_cut_off(
         assert facts["properties"]["delta.checkpointInterval"] == "50"
 
 
+@pytest.mark.area(name="spark_more")
 @pytest.mark.parametrize("format", ["delta", pytest.param("parquet", marks=pytest.mark.full)])
 def test_a_table_that_gets_few_batches_takes_each_once(spark: Any, query: Any, tmp_path: Path, format: str) -> None:
     plan = job(tmp_path, format)
@@ -150,6 +151,7 @@ def test_a_table_that_gets_few_batches_takes_each_once(spark: Any, query: Any, t
     assert found(spark, format, place) == dict.fromkeys([1, *numbers], 3)
 
 
+@pytest.mark.area(name="spark_more")
 @pytest.mark.parametrize("format", ["delta", pytest.param("parquet", marks=pytest.mark.full)])
 def test_columns_and_fields_are_added(spark: Any, query: Any, tmp_path: Path, format: str) -> None:
     plan = job(tmp_path, format)
@@ -173,6 +175,7 @@ def test_columns_and_fields_are_added(spark: Any, query: Any, tmp_path: Path, fo
     }
 
 
+@pytest.mark.area(name="spark_more")
 def test_layouts(spark: Any, query: Any, tmp_path: Path) -> None:
     for format in ("parquet", "delta"):
         plan = job(tmp_path / format, format, partition_by=["batch"], cluster_by=["id"])

@@ -352,6 +352,7 @@ SAMPLES: list[dict[str, Any]] = [
 PLACE = ("shard", "position", "received")
 
 
+@pytest.mark.area(name="spark_more")
 def test_rows_of_a_log_come_back_the_same(
     spark: Any, log: Any, event: Callable[..., Any], gateway: GatewayProcess
 ) -> None:
