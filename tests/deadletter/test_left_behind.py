@@ -9,7 +9,6 @@ from base64 import b64encode
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
 from gateway_deadletter import line as line_format
 from gateway_deadletter.encryption import Keys
@@ -17,6 +16,7 @@ from gateway_testing import Subscriber
 from gateway_testing.process import GatewayProcess
 
 from gateway_core.contract.event import Event
+from tests import web
 from tests.command_line import tidegate
 from tests.core.test_durable_names import ran
 from tests.explain.test_why import send
@@ -194,7 +194,7 @@ triggers: {{late: {{broker: old, subscriber: "{url}"}}}}
         gateway.start()
         try:
             url, headers = f"{gateway.admin_url}/api/v1/dead-letters", gateway.admin_headers
-            found = httpx.get(url, headers=headers, timeout=30).json()
+            found = web.get(url, headers=headers, timeout=30).json()
             assert (found["items"], [left["count"] for left in found["left_behind"]]) == ([], [1])
             assert "1 dead letter in" in command(tmp_path, "dlq", "list").stdout
             assert given_command(tmp_path, found["left_behind"][0]["command"]) == "1 imported\n"

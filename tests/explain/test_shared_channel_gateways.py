@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-import httpx
 import pytest
 from gateway_dev.servers import Server
 from gateway_java.kafka import KafkaBroker
 from gateway_testing import GatewayProcess, Subscriber
 from gateway_testing.subscriber import Answer, Received
 
+from tests import web
 from tests.command_line import tidegate
 from tests.kafka_broker import CLIENTS, channel_config
 
@@ -38,7 +38,7 @@ def answer(request: Received) -> Answer:
 def send(gateway: GatewayProcess, *ids: object) -> None:
     for id in ids:
         headers = {"ce-id": str(id), "ce-source": "/s", "ce-type": "t", "ce-specversion": "1.0"}
-        assert httpx.post(gateway.ingress(), headers=headers, content=b"1", timeout=60).is_success
+        assert web.post(gateway.ingress(), headers=headers, content=b"1", timeout=60).is_success
 
 
 def told(gateway: GatewayProcess, id: str, trigger: str = "all") -> tuple[str, int]:

@@ -6,11 +6,11 @@ import json
 import time
 from pathlib import Path
 
-import httpx
 import pytest
 from gateway_java.kafka import KafkaBroker
 from gateway_testing import GatewayProcess, Subscriber
 
+from tests import web
 from tests.command_line import tidegate
 from tests.kafka_broker import CLIENTS, channel_config
 
@@ -20,7 +20,7 @@ SESSION_S = 18
 
 def send(url: str, id: str) -> None:
     headers = {"ce-id": id, "ce-source": "/s", "ce-type": "t", "ce-specversion": "1.0"}
-    assert httpx.post(url, headers=headers, content=b"1", timeout=60).is_success
+    assert web.post(url, headers=headers, content=b"1", timeout=60).is_success
 
 
 def lag_metrics(gateway: GatewayProcess) -> list[str]:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from uuid import uuid4
 
-import httpx
 import pytest
 from gateway_dev.servers import Server
 from gateway_java.kafka import KafkaBroker
 from gateway_testing import GatewayProcess, Subscriber
 
+from tests import web
 from tests.command_line import tidegate
 from tests.kafka_broker import channel_config
 
@@ -41,7 +41,7 @@ def kept(head: str, folder: Path, name: str) -> None:
             assert two.stop() == 0
             for n in range(EVENTS):
                 headers = {"ce-id": f"{n}", "ce-source": "/s", "ce-type": "t", "ce-specversion": "1.0"}
-                assert httpx.post(one.ingress(), headers=headers, content=b"1", timeout=60).is_success
+                assert web.post(one.ingress(), headers=headers, content=b"1", timeout=60).is_success
             refused = tidegate(*words, "--remove", name, "--yes")
             assert (refused.returncode, f"{EVENTS} events wait there" in refused.stdout) == (1, True), refused.stdout
             assert "may be another gateway's too" in tidegate(*words).stdout

@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 import anyio
-import httpx
 import pytest
 from gateway_spark.batch import Batches
 from gateway_spark.checkpoint import committed
@@ -29,6 +28,7 @@ from gateway_testing.suites.kit import until
 
 from gateway_core.contract.event import Event, position_of
 from gateway_core.contract.interfaces import Filter
+from tests import web
 from tests.spark.table_files import rows
 
 pytestmark = [pytest.mark.spec("SAFE-220"), pytest.mark.timeout(600), pytest.mark.anyio]
@@ -316,7 +316,7 @@ def test_a_gateway_fills_a_deleted_table_and_says_how_far_it_is(tmp_path: Path) 
     with GatewayProcess(CONFIG.replace("TABLE", str(table)), tmp_path) as gateway:
         events = [{"specversion": "1.0", "id": str(n), "source": "/s", "type": "t"} for n in range(1, COUNT + 1)]
         headers = {"content-type": "application/cloudevents-batch+json"}
-        assert httpx.post(gateway.ingress(), json=events, headers=headers, verify=False).status_code == 202
+        assert web.post(gateway.ingress(), json=events, headers=headers, verify=False).status_code == 202
         cursor = gateway.data_dir / "log/default/readers/test.json"
         everything = [*range(1, COUNT + 1)]
         gateway.wait_until(lambda: ids() == everything, 120, "the rows")
