@@ -11,7 +11,7 @@ from ..contract.event import Event
 from ..contract.interfaces import Accepted, Outcome, Send
 from ..contract.status import BUSY_PER_S, ONE_OF
 from .histogram import Histogram
-from .tracing import Accept
+from .steps import Accept
 
 
 class Pace:
