@@ -1,9 +1,11 @@
-"""`docs/discussion/code-map.md`: the files that an event passes from socket to socket, by watching a real gateway."""
+"""`docs/discussion/code-map.md`: the stages that `gateway_core.pipeline.compose` binds, and the files that an event
+passes from socket to socket, by watching a real gateway."""
 
 from __future__ import annotations
 
 import ast
 import asyncio
+import inspect
 import re
 import sys
 import tempfile
@@ -21,6 +23,7 @@ from confluent_kafka import Producer
 from gateway_core.config.load import load
 from gateway_core.config.registry import Registry
 from gateway_core.contract.settings import Settings
+from gateway_core.pipeline import compose
 from gateway_core.runtime.gateway import Gateway
 
 ROOT = Path(__file__).parents[1]
@@ -30,9 +33,14 @@ HEAD = """\
 
 # An event's path through the code
 
-To change how events flow, read these files, in this order. `tools/code_map.py` finds them: it runs a gateway, sends it
+To change how events flow, start with [`compose.py`](../../gateway_core/pipeline/compose.py). It binds these stages, in
+this order:
+
+{stages}
+
+Then read the files of the path, in their order. `tools/code_map.py` finds them: it runs a gateway, sends it
 events, and notes which functions of this project run. It leaves out functions that also run without events, such as
-timers.
+timers, and steps that only some gateways have, such as admissions and transforms.
 
 The rest of `gateway_core` builds and reports; no event passes it. [Contributing](../../CONTRIBUTING.md) says
 what each folder is for, and [design](design.md) why.
@@ -198,6 +206,16 @@ def _ingress(gateway: Gateway) -> str:
     return next(iter([*(broker.ingress[0] for broker in status.brokers), *(b.source for b in status.bridges)]))
 
 
+def _stages() -> str:
+    """The path as `compose` binds it."""
+    names = " → ".join(f"**{stage.name}**" for stage in compose.PATH)
+    lines = [names, "", "| stage | interface or step | what happens |", "| --- | --- | --- |"]
+    for stage in compose.PATH:
+        file = Path(inspect.getfile(stage.by)).relative_to(ROOT)
+        lines.append(f"| {stage.name} | [`{stage.by.__qualname__}`](../../{file}) | {stage.what} |")
+    return "\n".join(lines)
+
+
 def _row(number: int, file: str, function: str) -> str:
     path = Path(file)
     doc = ast.get_docstring(ast.parse(path.read_text())) or ""
@@ -242,7 +260,7 @@ def code_map() -> str:
     finally:
         sys.setprofile(None)
         threading.setprofile(None)
-    return f"""{HEAD}
+    return f"""{HEAD.format(stages=_stages())}
 ## HTTP, log, HTTP
 
 A trigger with a filter, from the sender's request to the subscriber's: **{len(out)} files**.

@@ -29,9 +29,8 @@ from ..contract.outcome import UNWANTED, Stage
 from ..contract.topology import Held, Replayed
 from . import reply
 from .dead_letter import WAITS, DeadLetterWriter
-from .deliveries import ALWAYS_HELD, MOST_HELD, UNTIMED, Attempts, Budget, Delivery, DeliveryQueue, OrderKeyOf
+from .deliveries import ALWAYS_HELD, MOST_HELD, UNTIMED, Attempts, Budget, Delivery, DeliveryQueue, OrderKeyOf, Schedule
 from .failures import Failures
-from .schedule import Schedule
 
 log = logging.getLogger("tidegate.delivery")
 

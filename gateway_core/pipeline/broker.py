@@ -15,10 +15,11 @@ from ..contract.interfaces import Accepted, Channel, Feed, Filter, Observer, Rea
 from ..contract.status import ChannelStatus, TriggerStatus
 from ..delivery import Subscription
 from ..delivery.dead_letter import DeadLetterWriter
+from . import compose
 from .infos import delivery_facts, lag_of, reader_state, source_errors
 from .intake import BoundSource, Counted
 from .metering import Meter
-from .tracing import Accept
+from .steps import Accept
 
 
 class Broker(Counted):
@@ -56,10 +57,7 @@ class Broker(Counted):
     def observe(self, observers: tuple[Observer, ...]) -> None:
         """Replaces the observers."""
         super().observe(observers)
-        # without observers and metrics, sources write to the channel directly
-        self.accept = self._observed if observers else self.channel.append
-        if self.meter is not None:
-            self.accept = self.meter.accepting(self.accept)
+        self.accept = compose.storing(self.channel, self._stored if observers else None, self.meter)
         self.dead_letters.observe(observers)
         for bound_source in self.bound_sources:
             if bound_source.intake.target is self:  # during a reload it may already feed another one
@@ -74,14 +72,9 @@ class Broker(Counted):
         self.dead_letter = dead_letter
         self.dead_letters.use(traced)
 
-    def _observed(self, events: Sequence[Event], done: Accepted) -> None:
-        def accepted(error: BaseException | None) -> None:
-            if error is None:
-                for observer in self._observers:
-                    observer.accepted(self.name, events)
-            done(error)
-
-        self.channel.append(events, accepted)
+    def _stored(self, events: Sequence[Event]) -> None:
+        for observer in self._observers:
+            observer.accepted(self.name, events)
 
     def withdraw(self, partition: int) -> Sequence[int]:
         """See `Intake.withdraw`: what was accepted is stored by now or soon."""

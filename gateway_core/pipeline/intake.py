@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from time import monotonic
 
@@ -11,10 +11,11 @@ from ..contract.capabilities import runs_alone
 from ..contract.component import SourceRef
 from ..contract.errors import Refused
 from ..contract.event import Event
-from ..contract.interfaces import Accepted, Admission, Intake, Observer, Outcome, Source
+from ..contract.interfaces import Admission, Intake, Observer, Outcome, Source
 from ..contract.one_line import one_line
 from ..contract.tracing import Origin, Tracer
-from .tracing import Accept, traced_intake, traced_refusal
+from . import compose
+from .steps import Transform
 
 log = logging.getLogger("tidegate.intake")
 
@@ -27,9 +28,14 @@ class SwitchableIntake:
     `traced`, spans begin here. What the `admissions` refuse is not forwarded."""
 
     def __init__(
-        self, intake: Intake, traced: tuple[Tracer, Origin] | None = None, admissions: Sequence[Admission] = ()
+        self,
+        intake: Intake,
+        traced: tuple[Tracer, Origin] | None = None,
+        admissions: Sequence[Admission] = (),
+        transforms: Sequence[Transform] = (),
     ) -> None:
         self._traced = traced
+        self._transforms = transforms
         self.switch_to(intake, admissions)
 
     def switch_to(self, intake: Intake, admissions: Sequence[Admission] | None = None) -> None:
@@ -39,34 +45,10 @@ class SwitchableIntake:
         self.target = intake
         self.stores = intake.stores
         # bound here, so that a call costs no extra step
-        self.accept: Accept = intake.accept
-        self.refuse: Callable[[Refused], None] = intake.refuse
         self.attempted = intake.attempted
         self.undeliverable = intake.undeliverable
         self.withdraw = intake.withdraw
-        for admission in self.admissions:
-            self.accept = admitted(admission, intake.refuse, self.accept)
-        if self._traced is not None:
-            self.accept = traced_intake(*self._traced, self.accept)
-            self.refuse = traced_refusal(*self._traced, intake.refuse)
-
-
-def admitted(admission: Admission, refuse: Callable[[Refused], None], accept: Accept) -> Accept:
-    """`accept` for events that the admission lets in."""
-
-    def checked(events: Sequence[Event], done: Accepted) -> None:
-        try:
-            refusal = admission(events)
-        except Exception as e:  # closed, never open
-            done(e)
-            return
-        if refusal is None:
-            accept(events, done)
-        else:
-            refuse(refusal)
-            done(refusal)
-
-    return checked
+        self.accept, self.refuse = compose.entering(intake, self.admissions, self._transforms, self._traced)
 
 
 @dataclass(slots=True)

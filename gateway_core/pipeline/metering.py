@@ -1,7 +1,8 @@
-"""Durations for metrics, measured at a negligible cost per event."""
+"""Durations for metrics: histograms, and the meters that fill them at a negligible cost per event."""
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from functools import partial
 from time import monotonic
@@ -9,9 +10,31 @@ from time import monotonic
 from ..contract.clock import Clock
 from ..contract.event import Event
 from ..contract.interfaces import Accepted, Outcome, Send
-from ..contract.status import BUSY_PER_S, ONE_OF
-from .histogram import Histogram
-from .tracing import Accept
+from ..contract.status import BOUNDS_S, BUSY_PER_S, ONE_OF, Durations
+from .steps import Accept
+
+_EMPTY = Durations([0] * (len(BOUNDS_S) + 1))
+
+
+class Histogram:
+    """How many durations fell into each bucket, and their sum in seconds. It has no buckets of its own until then."""
+
+    __slots__ = ("buckets", "sum_s")
+
+    def __init__(self) -> None:
+        self.buckets = _EMPTY.buckets
+        self.sum_s = 0.0
+
+    def observe(self, seconds: float) -> None:
+        """Counts one. It must not be negative."""
+        if self.buckets is _EMPTY.buckets:
+            self.buckets = [*_EMPTY.buckets]
+        self.buckets[bisect_left(BOUNDS_S, seconds)] += 1
+        self.sum_s += seconds
+
+    def status(self) -> Durations:
+        """The current numbers."""
+        return _EMPTY if self.buckets is _EMPTY.buckets else Durations(list(self.buckets), round(self.sum_s, 6))
 
 
 class Pace:

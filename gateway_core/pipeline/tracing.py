@@ -1,54 +1,19 @@
-"""Records spans: steps around a source's intake and a sink's `send`, put in only if an observer has a `tracer`
-(`gateway_core.contract.tracing`)."""
+"""Steps that record spans, around a source's intake and a sink's `send`. `compose` puts them in only if an observer has
+a `tracer` (`gateway_core.contract.tracing`)."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from ..contract.capabilities import ClassifiesResponses, DeadLetterStore, Previewing, lend, pulls
+from ..contract.capabilities import ClassifiesResponses, DeadLetterStore, Previewing, lend
 from ..contract.departure import keeping
 from ..contract.errors import Refused
 from ..contract.event import Event
-from ..contract.interfaces import Accepted, Outcome, Send, Sink, Source
+from ..contract.interfaces import Accepted, Outcome, Send, Sink
 from ..contract.outcome import unwritable
 from ..contract.tracing import Origin, SendContext, Tracer
 from ..delivery.deliveries import Delivery
-
-Accept = Callable[[Sequence[Event], Accepted], None]
-"""`Intake.accept`."""
-
-
-class Tracing:
-    """Inserts the steps. Without a tracer it changes nothing."""
-
-    def __init__(self, tracer: Tracer | None) -> None:
-        self._tracer = tracer
-        self.on = tracer is not None
-
-    def source(self, owner: str, component: str, source: Source) -> tuple[Tracer, Origin] | None:
-        """What records the spans of a source's events."""
-        if self._tracer is None:
-            return None
-        return self._tracer, Origin(owner, component, lambda: source.address, pulls(source))
-
-    def replies(self, broker: str, accept: Accept) -> Accept:
-        """The broker's intake for replies."""
-        if self._tracer is None:
-            return accept
-        return traced_intake(self._tracer, Origin(broker, "reply", str), accept)
-
-    def send(self, send: Send, sink: Sink, owner: str, broker: str) -> Send:
-        """The attempts of a trigger or bridge, which `send` makes at this sink."""
-        if self._tracer is None:
-            return send
-        # the outermost step: the callback is the delivery, which knows the number of the attempt
-        return traced_send(self._tracer, SendContext("deliver", owner, broker, lambda: sink.address), send)
-
-    def dead_letter(self, sink: Sink, owner: str, broker: str) -> Sink:
-        """The dead letter of a trigger, broker or bridge."""
-        if self._tracer is None:
-            return sink
-        return TracedSink(sink, self._tracer, SendContext("dead_letter", owner, broker, lambda: sink.address))
+from .steps import Accept
 
 
 def traced_intake(tracer: Tracer, origin: Origin, accept: Accept) -> Accept:

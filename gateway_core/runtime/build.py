@@ -18,15 +18,16 @@ from ..contract.filter_guard import FilterGuard
 from ..contract.interfaces import Admission, Filter, ReadingSink, Sink
 from ..contract.owner import Owner
 from ..contract.settings import Settings
+from ..contract.tracing import Tracer
 from ..delivery import Budget, Subscription, deliveries
 from ..delivery.dead_letter import DeadLetterWriter
 from ..delivery.deliveries import OrderKeyOf
+from ..pipeline import compose
 from ..pipeline.bridge import Bridge, Bridged
 from ..pipeline.broker import Broker, ReadingTrigger, Trigger
 from ..pipeline.guards import GuardedObserver
 from ..pipeline.intake import BoundSource, SwitchableIntake
 from ..pipeline.metering import Meter
-from ..pipeline.tracing import Tracing
 from .durable_names import ConfigNames
 
 
@@ -68,7 +69,7 @@ class Builder:
         self._budget = Budget()
         self._metrics = settings.metrics
         self._observers: tuple[GuardedObserver, ...] = ()
-        self._tracing = Tracing(None)
+        self._tracer: Tracer | None = None
         self._context = BuildContext(
             owner="",
             data_dir=settings.data_dir.absolute(),
@@ -82,8 +83,8 @@ class Builder:
     def build(self) -> Built:
         """Raises `StartError` with the path in the config if a component can't be built."""
         self._observers = tuple(self._observer(ref, i) for i, ref in enumerate(self._config.observers))
-        self._tracing = Tracing(next((o.tracer for o in self._observers if o.tracer is not None), None))
-        self._context = replace(self._context, traces=self._tracing.on)
+        self._tracer = next((o.tracer for o in self._observers if o.tracer is not None), None)
+        self._context = replace(self._context, traces=self._tracer is not None)
         brokers = {name: self.broker(name) for name in self._config.brokers}
         wanted = self._config.triggers.items()
         triggers = {name: self.trigger(name, brokers[of.broker]) for name, of in wanted if of.broker in brokers}
@@ -128,7 +129,7 @@ class Builder:
     def dead_letter(self, name: str) -> tuple[Sink, Sink]:
         """A broker's dead letter, without and with tracing."""
         sink = self._make(self._config.brokers[name].dead_letter, ("brokers", name, "dead_letter"), broker=name)
-        return sink, self._tracing.dead_letter(sink, name, name)
+        return sink, compose.giving_up(sink, name, name, self._tracer)
 
     def bound_source(self, broker: Broker, number: int) -> BoundSource:
         """One of a broker's sources."""
@@ -136,7 +137,7 @@ class Builder:
         place = ("brokers", broker.name, "ingress", number)
         owner = Owner(dotted(place))
         source = self._make(ref, place, broker=broker.name, owner=owner)
-        traced = self._tracing.source(broker.name, ref.name, source)
+        traced = compose.traced_source(self._tracer, broker.name, ref.name, source)
         intake = SwitchableIntake(broker, traced, self.admissions(ref, place, broker.name))
         return BoundSource(ref, source, intake, owner)
 
@@ -179,12 +180,12 @@ class Builder:
             sink,
             policy,
             self._clock,
-            dead_letter=self._tracing.dead_letter(dead_letter, name, broker.name),
-            publish=self._tracing.replies(broker.name, broker.publish),
+            dead_letter=compose.giving_up(dead_letter, name, broker.name, self._tracer),
+            publish=compose.replying(broker.name, broker.publish, tracer=self._tracer),
             budget=self._budget,
             observers=self._observers,
             order_key_of=self._order_key_of(policy, place, **names),
-            send=self._tracing.send(meter.sending(sink.send) if meter else sink.send, sink, name, broker.name),
+            send=compose.sending(sink, name, broker.name, meter=meter, tracer=self._tracer),
             filter=guard,
             broker=broker.name,
         )
@@ -222,19 +223,19 @@ class Builder:
             sink,
             policy,
             self._clock,
-            dead_letter=self._tracing.dead_letter(dead_letter, name, name) if dead_letter else None,
+            dead_letter=compose.giving_up(dead_letter, name, name, self._tracer) if dead_letter else None,
             give_back=None if fetched else bridge.give_back,
             left=None if fetched else bridge.left,
             budget=self._budget,
             observers=self._observers,
             order_key_of=self._order_key_of(policy, place, broker=name),
-            send=self._tracing.send(meter.sending(sink.send) if meter else sink.send, sink, name, name),
+            send=compose.sending(sink, name, name, meter=meter, tracer=self._tracer),
             what="bridge",
             filter=guard,
         )
         bridge.subscription.feed = bridge
         sinks = [sink] if dead_letter is None else [sink, dead_letter]
-        traced = self._tracing.source(name, config.source.name, source)
+        traced = compose.traced_source(self._tracer, name, config.source.name, source)
         intake = SwitchableIntake(bridge, traced, self.admissions(config.source, (*place, "source"), name))
         bound_source = bound_source or BoundSource(config.source, source, intake, dotted((*place, "source")))
         return Bridged(name, bridge, bound_source, dead_letter, sinks, meter)

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from gateway_cloudevents.bindings import HTTP
-from gateway_http.connection import ClientConnection, Exchange
 from gateway_http.outcome import ResponseClassifier
+from gateway_http.pool import ClientConnection, Exchange
 from gateway_testing import FakeClock
 
 from gateway_core.config.registry import Registry

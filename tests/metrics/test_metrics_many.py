@@ -11,7 +11,7 @@ from gateway_serving import slices
 from msgspec.structs import replace
 
 from gateway_core.contract.status import BOUNDS_S, GatewayStatus, TriggerStatus
-from gateway_core.pipeline.histogram import Histogram
+from gateway_core.pipeline.metering import Histogram
 from tests.metrics.scrape import Scrape, faults, parsed
 
 DELIVERED = "tidegate_trigger_events_delivered_total"

@@ -13,8 +13,7 @@ from gateway_workers.status import merge
 
 from gateway_core import __version__
 from gateway_core.contract.status import BOUNDS_S, ONE_OF, GatewayStatus
-from gateway_core.pipeline.histogram import Histogram
-from gateway_core.pipeline.metering import Pace
+from gateway_core.pipeline.metering import Histogram, Pace
 from tests.metrics.scrape import faults, parsed
 
 NASTY = 'a "b" \\c\nd'

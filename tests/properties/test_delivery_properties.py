@@ -15,9 +15,8 @@ from gateway_core.contract.config_model import DeliveryConfig
 from gateway_core.contract.dead_letter_facts import FACTS, with_facts, without_facts
 from gateway_core.contract.event import Event
 from gateway_core.contract.interfaces import Outcome
-from gateway_core.delivery.deliveries import Attempts, Delivery, DeliveryQueue
+from gateway_core.delivery.deliveries import Attempts, Delivery, DeliveryQueue, Rate, Schedule, Window
 from gateway_core.delivery.reply import TTL, as_published
-from gateway_core.delivery.schedule import Rate, Schedule, Window
 from tests.budget import examples
 
 QUICK = examples(60)

@@ -1,17 +1,27 @@
-"""One shard's file, as the writer thread uses it."""
+"""One shard's file and its write-ahead log, as the writer thread uses them.
+
+A checkpoint copies pages from the write-ahead log into the file and syncs both. A thread of its own does nearly all of
+it, beside the appends. SQLite restarts the write-ahead log only when all of it has been copied, so the writer copies
+the rest: the few pages that came meanwhile. A reader with an open transaction prevents the restart. The writer waits
+for short reads; a long one is reported in the gateway's log.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import ctypes
+import errno
 import fcntl
 import logging
 import os
 import sqlite3
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal, NoReturn
+from threading import Lock
+from typing import Any, Literal, NoReturn, TypeVar
 from zlib import crc32
 
 from gateway_file.private_files import no_room
@@ -22,15 +32,15 @@ from gateway_core.contract.event import Event, position_of
 from . import begins, damaged_cursors, epochs, given_up, meta, wal_file
 from .checksum import PRIME
 from .cursor import CursorChanges, CursorState, load_cursors, rewind_cursors, saving
-from .disk_reserve import DiskReserve
+from .disk_reserve import DiskReserve, SyncFailed, sync_failed
 from .meta import ShardMeta
 from .reader import JSON_DATA, TRACED, bounds_of, known_bounds, shard_file
 from .rows import is_damage
 from .schema import BUSY_MS, WAL_BYTES, open_shard, unusable
-from .syncs import Syncs
 from .wal_file import file_bytes
 
 log = logging.getLogger("tidegate.log")
+T = TypeVar("T")
 
 COLUMNS = 7
 _MOST_ROWS = 64
@@ -40,6 +50,12 @@ _ROW = "(?,?,?,nullif(?,''),?,?,?)"
 _INSERT = {n: "INSERT INTO events VALUES " + ",".join([_ROW] * n) for n in (*range(1, _MOST_ROWS + 1), 256)}
 _DELETE_ROWS, _DELETE_BYTES = 1000, 4 * 1024 * 1024
 _RESTART_WAIT_MS = 250
+_PAGE = 4096
+_WAIT_S, _MOST_WAIT_S = 1.0, 30.0
+"""How often the writer waits for readers while they hold the write-ahead log; less often if that does not help."""
+_TELL_S = 300.0
+_LOOKS = 16
+"""How often, at least, the size of the write-ahead log is checked between two copies under load."""
 
 
 def lock(folder: Path, shard: int) -> int:
@@ -57,6 +73,34 @@ def lock(folder: Path, shard: int) -> int:
             f"log: {folder} is in use by another gateway (shard {shard}): stop it, or name another data directory"
         ) from e
     return descriptor
+
+
+class Syncs:
+    """Several threads sync the write-ahead log: one after another, and none after one that `failed`. The system reports
+    a failure once, and the next sync as a success, though the data is gone."""
+
+    def __init__(self) -> None:
+        self.failed = False
+        self._lock = Lock()
+
+    def run(self, work: Callable[[], T], most_s: float = -1) -> T | None:
+        """Does work that syncs, and returns its result; None if other work took longer than `most_s` seconds (-1: waits
+        for it). Raises `SyncFailed` after a sync that failed, and what the work raises."""
+        if not self._lock.acquire(timeout=most_s):
+            return None
+        try:
+            self.expect()
+            return work()
+        except Exception as e:
+            self.failed = self.failed or sync_failed(e)
+            raise
+        finally:
+            self._lock.release()
+
+    def expect(self) -> None:
+        """Raises `SyncFailed` after a sync that failed."""
+        if self.failed:
+            raise SyncFailed(errno.EIO, "an earlier sync failed")
 
 
 class Shard:
@@ -405,3 +449,107 @@ def sequence_rows(shard: int, first: int, units: Sequence[Any]) -> list[Any]:
 
 def _traced_flags(event: Event) -> int:
     return TRACED | JSON_DATA if event.json_data else TRACED
+
+
+# -- the length of the write-ahead log ------------------------------------------------------------------------------
+
+
+class Checkpointer:
+    """The writer thread reports every commit and deletion to it; it starts a checkpoint after enough bytes. `failed` is
+    called with errors, on the writer's thread, and `too_long` when the disk hardly has space for a copy of the
+    write-ahead log."""
+
+    def __init__(
+        self, shard: Shard, reserve: DiskReserve, failed: Callable[[Exception], None], too_long: Callable[[], None]
+    ) -> None:
+        self._shard = shard
+        self._reserve = reserve
+        self._failed = failed
+        self._too_long = too_long
+        self._wal = f"{shard.path}-wal"
+        self._pool = ThreadPoolExecutor(1, "tidegate-log-checkpoint")
+        self._pool.submit(int)  # starts its thread now: later there may be no memory for one
+        self._running: Future[sqlite3.Error | SyncFailed | None] | None = None
+        self._bytes = self._unseen = 0  # since the last copy, since the last look
+        self._waited = self._told = float("-inf")
+        self._wait_s = _WAIT_S
+
+    def wrote(self, size: int) -> None:
+        """This many bytes of events were committed."""
+        size += 3 * _PAGE  # each commit also writes the pages of the tree above the rows
+        self._bytes += size
+        self._unseen += size
+        if self._running is not None or self._unseen >= self._reserve.wal_bytes // _LOOKS:
+            self.look()
+
+    def look(self) -> None:
+        """Something else was committed, or a lot."""
+        self._unseen = 0
+        size = self._size()
+        if self._running is not None:
+            if self._running.done():
+                running, self._running = self._running, None
+                self._finish(running.result())
+        elif self._bytes >= self._reserve.wal_bytes or size > self._reserve.wal_bytes * 3 // 2:
+            self._bytes = 0
+            self._running = self._pool.submit(self._copy)
+        if size > self._reserve.most_wal_bytes:
+            self._wait_for_readers()
+            if not self._reserve.full and not self._reserve.can_copy(size):
+                self._too_long()
+
+    def _size(self) -> int:
+        # SQLite truncates the file to `journal_size_limit` at a restart: a longer file is in use
+        try:
+            return os.stat(self._wal).st_size
+        except OSError:
+            return 0
+
+    def _copy(self) -> sqlite3.Error | SyncFailed | None:
+        try:
+            connection = sqlite3.connect(self._shard.path, isolation_level=None, timeout=10)
+            try:
+                self._shard.syncs.run(lambda: connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall())
+            finally:
+                connection.close()
+        except (sqlite3.Error, SyncFailed) as e:
+            return e
+        return None
+
+    def _finish(self, error: sqlite3.Error | SyncFailed | None) -> None:
+        try:
+            if error is None:
+                self._shard.checkpoint()
+        except (sqlite3.Error, SyncFailed) as e:
+            error = e
+        if error is not None:
+            log.warning("the checkpoint of %s failed: %s", self._shard.path, error)
+            self._failed(error)
+
+    def _wait_for_readers(self) -> None:
+        """Overlapping readers leave no moment without one: waits until all have left for a moment."""
+        now = time.monotonic()
+        if now - self._waited < self._wait_s:
+            return
+        self._waited = now
+        try:
+            if self._shard.restart_wal():
+                self._bytes, self._wait_s, self._waited = 0, _WAIT_S, float("-inf")
+                return
+            self._wait_s = min(2 * self._wait_s, _MOST_WAIT_S)
+        except (sqlite3.Error, SyncFailed) as e:
+            self._failed(e)
+            return
+        if now - self._told >= _TELL_S:
+            self._told = now
+            log.warning(
+                "%s takes %.0f MB and can't be shortened: another program keeps a read of this file open; end it"
+                " (`lsof %s` names it) before the disk is full",
+                self._wal,
+                self._size() / 1e6,
+                self._shard.path,
+            )
+
+    def close(self) -> None:
+        """Waits for the checkpoint in progress."""
+        self._pool.shutdown()

@@ -20,8 +20,7 @@ from gateway_core.contract.interfaces import Accepted
 
 from .cursor import CursorChanges
 from .disk_reserve import RETRY_AFTER_S, DiskReserve, SyncFailed, is_full, sync_failed
-from .shard import Shard, sequence_rows
-from .wal import Checkpointer
+from .shard import Checkpointer, Shard, sequence_rows
 
 log = logging.getLogger("tidegate.log")
 

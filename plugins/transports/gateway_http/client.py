@@ -19,10 +19,9 @@ from gateway_core.contract.interfaces import Codec, Outcome
 from gateway_core.contract.outcome import unwritable
 
 from .config import HttpSinkConfig
-from .connection import Exchange
 from .credentials.signing import Unsigned, signature_headers, signing
 from .outcome import ResponseClassifier
-from .pool import Pool
+from .pool import Exchange, Pool
 from .secrecy import names_credential, shown_url
 from .shared import InUse, Shared
 

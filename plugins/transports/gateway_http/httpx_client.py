@@ -23,7 +23,6 @@ from gateway_core.contract.shortage import is_shortage
 from . import pool
 from .client import Target, header_lines, preview
 from .config import HttpSinkConfig
-from .connection import MAX_ANSWER_BYTES
 from .credentials.signing import Unsigned, signing
 from .local_ports import no_port_left
 from .outcome import KEEP_BYTES, ResponseClassifier, unanswered
@@ -136,7 +135,7 @@ class HttpxSink(AsyncSink):
                     if len(body) <= limit:
                         body += part
                     came += len(part)
-                    if came > MAX_ANSWER_BYTES:  # the status says all that is needed
+                    if came > pool.MAX_ANSWER_BYTES:  # the status says all that is needed
                         # HTTP/2 would keep the connection with a closed flow-control window
                         await response.extensions["network_stream"].aclose()
                         break

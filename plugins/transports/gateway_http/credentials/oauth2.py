@@ -20,8 +20,7 @@ from gateway_transport.client_tls import client_context
 
 from gateway_core.contract.outcome import Outcome
 
-from ..connection import Exchange
-from ..pool import Pool
+from ..pool import Exchange, Pool
 from ..secrecy import shown_url
 from .bearer_file import BearerFile
 from .config import BearerConfig, OAuth2Config
