@@ -19,6 +19,7 @@ from .errors import Refused
 from .event import Event, Message
 from .outcome import DELIVERED as DELIVERED
 from .outcome import Outcome as Outcome
+from .start_position import LATEST, StartPosition
 from .tracing import Tracer
 
 Accepted = Callable[[BaseException | None], None]
@@ -204,12 +205,14 @@ class Channel(Protocol):
     async def start(self, tasks: TaskGroup) -> None:
         """Opens the storage. Raises `StartError` (folder in use, not writable)."""
 
-    def attach(self, name: str, filter: Filter, receiver: Receiver, *, from_start: bool = False) -> Feed:
+    def attach(self, name: str, filter: Filter, receiver: Receiver, *, start: StartPosition = LATEST) -> Feed:
         """Adds a subscription. Each matching event is offered to the `receiver`, in order, from where the subscription
-        was. A new one begins at the channel's end, or its beginning with `from_start`."""
+        was. A new one begins at `start`. Raises `StartError`, with a remedy, for a kind of start that the channel
+        does not have; every channel has `EARLIEST` and `LATEST`."""
 
-    def attach_reader(self, name: str, filter: Filter, *, from_start: bool = False) -> ReaderFeed:
-        """Adds a sink that reads the channel itself; the filter only serves to find events that nobody wants."""
+    def attach_reader(self, name: str, filter: Filter, *, start: StartPosition = LATEST) -> ReaderFeed:
+        """Adds a sink that reads the channel itself; the filter only serves to find events that nobody wants. `start`
+        is as for `attach`."""
 
     def detach(self, name: str) -> None:
         """Ends a subscription; its cursor is kept in case it comes back."""

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from gateway_transport.connection import Rejected
 from nats.js import JetStreamContext, api
 from nats.js.errors import APIError, NotFoundError
 
+from gateway_core.contract.start_position import EARLIEST, LATEST, StartPosition
+
 from .config import SequenceStart, Start, StreamConfig, TimestampStart
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class Missing(ConnectionError):
@@ -98,18 +102,22 @@ async def ensure_consumer(
     name: str,
     *,
     filters: list[str],
-    start: Start | int,
+    start: StartPosition,
     ack_wait_s: float,
     max_ack_pending: int,
     compare: Callable[[str], bool],
 ) -> api.ConsumerInfo:
-    """A durable pull consumer. `start` may also be the sequence number of a message. `compare` says whether a
+    """A durable pull consumer. The positions of `start` are sequence numbers of partition 0. `compare` says whether a
     difference in this option is a fault (the config says it) or not (it is a default). Raises `Rejected` if the
     consumer is different."""
     found: api.ConsumerInfo
     try:
         found = await js.consumer_info(stream, name)
     except NotFoundError:
+        try:
+            first = _start(start, (await js.stream_info(stream)).state)
+        except NotFoundError:
+            raise Missing(f"there is no stream {stream}") from None
         config = api.ConsumerConfig(
             durable_name=name,
             ack_policy=api.AckPolicy.EXPLICIT,
@@ -117,7 +125,7 @@ async def ensure_consumer(
             max_ack_pending=max_ack_pending,
             filter_subject=filters[0] if len(filters) == 1 else None,
             filter_subjects=filters if len(filters) > 1 else None,
-            **_start(start),
+            **first,
         )
         try:
             return await js.add_consumer(stream, config)
@@ -144,16 +152,25 @@ async def ensure_consumer(
     return found
 
 
-def _start(start: Start | int) -> dict[str, Any]:
-    if start == "earliest":
-        return {"deliver_policy": api.DeliverPolicy.ALL}
-    if start == "latest":
-        return {"deliver_policy": api.DeliverPolicy.NEW}
+def start_of(start: Start) -> StartPosition:
+    """What a config says."""
     if isinstance(start, TimestampStart):
-        moment = datetime.fromisoformat(start.timestamp)
+        since = datetime.fromisoformat(start.timestamp) - _EPOCH
+        return StartPosition.at_time(since // timedelta(microseconds=1) * 1000)
+    if isinstance(start, SequenceStart):
+        return StartPosition.at_positions({0: start.sequence})
+    return EARLIEST if start == "earliest" else LATEST
+
+
+def _start(start: StartPosition, stream: api.StreamState) -> dict[str, Any]:
+    if start.kind == "time":  # the client writes microseconds
+        moment = _EPOCH + timedelta(microseconds=start.time_ns // 1000)
         return {"deliver_policy": api.DeliverPolicy.BY_START_TIME, "opt_start_time": moment}
-    sequence = start.sequence if isinstance(start, SequenceStart) else start
-    return {"deliver_policy": api.DeliverPolicy.BY_START_SEQUENCE, "opt_start_seq": sequence}
+    if start.kind == "positions":
+        # a consumer that begins beyond the end would skip what comes until then
+        sequence = start.within(0, max(1, stream.first_seq), stream.last_seq + 1)
+        return {"deliver_policy": api.DeliverPolicy.BY_START_SEQUENCE, "opt_start_seq": sequence}
+    return {"deliver_policy": api.DeliverPolicy.NEW if start.kind == "latest" else api.DeliverPolicy.ALL}
 
 
 def _compare(what: str, asked: dict[str, Any], has: dict[str, Any]) -> None:
