@@ -12,6 +12,7 @@ from gateway_core.contract.capabilities import Previewing
 from gateway_core.contract.errors import Refused
 from gateway_core.contract.event import Event
 from gateway_core.contract.interfaces import Accepted, Filter, Receiver
+from gateway_core.contract.start_position import LATEST, StartPosition
 
 from .record import DeliveryRecord
 from .stage import Stage
@@ -35,11 +36,12 @@ class MemoryChannel:
 
     async def stop(self) -> None: ...
 
-    def attach(self, name: str, filter: Filter, receiver: Receiver, *, from_start: bool = False) -> _Feed:
+    def attach(self, name: str, filter: Filter, receiver: Receiver, *, start: StartPosition = LATEST) -> _Feed:
+        """Adds a subscription. The channel is empty, so every start is its beginning."""
         feed = self._feeds[name] = _Feed(filter, receiver.offer)
         return feed
 
-    def attach_reader(self, name: str, filter: Filter, *, from_start: bool = False) -> _ReaderFeed:
+    def attach_reader(self, name: str, filter: Filter, *, start: StartPosition = LATEST) -> _ReaderFeed:
         self._readers[name] = filter
         return _ReaderFeed(name)
 

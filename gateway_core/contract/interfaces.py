@@ -19,6 +19,7 @@ from .errors import Refused
 from .event import Event, Message
 from .outcome import DELIVERED as DELIVERED
 from .outcome import Outcome as Outcome
+from .start_position import LATEST, StartPosition
 from .tracing import Tracer
 
 Accepted = Callable[[BaseException | None], None]
@@ -169,9 +170,9 @@ class ReaderFeed(Protocol):
 
     name: str
     location: str  # what the reader needs to open the channel (the log: its folder)
-    options: Mapping[str, Any]  # what else it needs; JSON values ("kind": "log"). "from_start" and "firsts", the first
-    # positions that there are: where a sink that has nothing yet begins, wherever `start` is. "began", if it is known:
-    # where a sink of this name first did
+    options: Mapping[str, Any]  # what else it needs; JSON values ("kind": "log"). "start" (`StartPosition.json`) and
+    # "firsts", the first positions that there are: where a sink that has nothing yet begins, wherever `start` is.
+    # "began", if it is known: where a sink of this name first did
     start: Mapping[str, int]  # shard or partition -> the first position to read
 
     def advance(self, offsets: Mapping[str, int]) -> None:
@@ -208,12 +209,14 @@ class Channel(Protocol):
     async def start(self, tasks: TaskGroup) -> None:
         """Opens the storage. Raises `StartError` (folder in use, not writable)."""
 
-    def attach(self, name: str, filter: Filter, receiver: Receiver, *, from_start: bool = False) -> Feed:
+    def attach(self, name: str, filter: Filter, receiver: Receiver, *, start: StartPosition = LATEST) -> Feed:
         """Adds a subscription. Each matching event is offered to the `receiver`, in order, from where the subscription
-        was. A new one begins at the channel's end, or its beginning with `from_start`."""
+        was. A new one begins at `start`. Raises `StartError`, with a remedy, for a kind of start that the channel
+        does not have; every channel has `EARLIEST` and `LATEST`."""
 
-    def attach_reader(self, name: str, filter: Filter, *, from_start: bool = False) -> ReaderFeed:
-        """Adds a sink that reads the channel itself; the filter only serves to find events that nobody wants."""
+    def attach_reader(self, name: str, filter: Filter, *, start: StartPosition = LATEST) -> ReaderFeed:
+        """Adds a sink that reads the channel itself; the filter only serves to find events that nobody wants. `start`
+        is as for `attach`."""
 
     def detach(self, name: str) -> None:
         """Ends a subscription; its cursor is kept in case it comes back."""

@@ -12,6 +12,7 @@ from ..contract.condition import Condition
 from ..contract.event import Event
 from ..contract.filter_guard import FilterGuard
 from ..contract.interfaces import Accepted, Channel, Feed, Filter, Observer, ReaderFeed, ReadingSink, Sink, Source
+from ..contract.start_position import StartPosition
 from ..contract.status import ChannelStatus, TriggerStatus
 from ..delivery import Subscription
 from ..delivery.dead_letter import DeadLetterWriter
@@ -112,7 +113,7 @@ class Trigger:
         filter: Filter,
         subscription: Subscription,
         dead_letter: Sink,
-        from_start: bool,
+        start_position: StartPosition,
         sinks: list[Sink],
         meter: Meter | None = None,
     ) -> None:
@@ -121,7 +122,7 @@ class Trigger:
         self.filter = filter
         self.subscription = subscription
         self.dead_letter = dead_letter
-        self.from_start = from_start
+        self.start_position = start_position
         self.sinks = sinks  # started and stopped with it
         self.faults: dict[str, str] = {}  # components that do not work any more, by their word in the config
         self.meter = meter
@@ -146,7 +147,7 @@ class Trigger:
     def attach(self) -> None:
         """Attaches the trigger to the broker's channel."""
         s = self.subscription
-        s.feed = self.broker.channel.attach(self.name, self.filter, s, from_start=self.from_start)
+        s.feed = self.broker.channel.attach(self.name, self.filter, s, start=self.start_position)
 
     def condition(self) -> Condition:
         """Whether it is ready, else why not (Knative Broker specification: Ready while events can be delivered)."""
@@ -199,7 +200,7 @@ class ReadingTrigger:
         broker: Broker,
         filter: Filter,
         sink: ReadingSink,
-        from_start: bool,
+        start_position: StartPosition,
         options: Mapping[str, Any],
         guard: FilterGuard | None = None,
     ) -> None:
@@ -207,7 +208,7 @@ class ReadingTrigger:
         self.broker = broker
         self.filter = filter
         self.sink = sink
-        self.from_start = from_start
+        self.start_position = start_position
         self._options = options
         self._guard = guard
         self.faults: dict[str, str] = {}
@@ -215,7 +216,7 @@ class ReadingTrigger:
 
     def attach(self) -> None:
         """Attaches the trigger to the broker's channel."""
-        feed = self.broker.channel.attach_reader(self.name, self.filter, from_start=self.from_start)
+        feed = self.broker.channel.attach_reader(self.name, self.filter, start=self.start_position)
         self.feed = feed
         self.filtered = FilteredFeed(feed, self._options)
 

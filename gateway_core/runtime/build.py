@@ -18,6 +18,7 @@ from ..contract.filter_guard import FilterGuard
 from ..contract.interfaces import Admission, Filter, ReadingSink, Sink
 from ..contract.owner import Owner
 from ..contract.settings import Settings
+from ..contract.start_position import EARLIEST, LATEST
 from ..contract.tracing import Tracer
 from ..delivery import Budget, Subscription, deliveries
 from ..delivery.dead_letter import DeadLetterWriter
@@ -163,10 +164,10 @@ class Builder:
         wanted, guard = self._filter(config, place)
         names = {"broker": broker.name, "trigger": name}
         sink = self._make(config.subscriber, (*place, "subscriber"), wants_reply=True, **names)
-        from_start = config.start == "earliest"
+        start = EARLIEST if config.start == "earliest" else LATEST
         if offers(sink, ReadingSink):
             options = {"attributes": dict(config.filter), "filters": [{r.name: r.raw} for r in config.filters]}
-            return ReadingTrigger(name, broker, wanted, sink, from_start, options, guard)
+            return ReadingTrigger(name, broker, wanted, sink, start, options, guard)
         sinks = [sink]
         dead_letter = dead_letter or broker.dead_letter
         if config.dead_letter is not None:
@@ -189,7 +190,7 @@ class Builder:
             filter=guard,
             broker=broker.name,
         )
-        return Trigger(name, broker, wanted, subscription, dead_letter, from_start, sinks, meter)
+        return Trigger(name, broker, wanted, subscription, dead_letter, start, sinks, meter)
 
     def _order_key_of(self, policy: DeliveryConfig, place: Place, **changes: Any) -> OrderKeyOf | None:
         if policy.order == "unordered":

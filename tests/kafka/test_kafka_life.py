@@ -17,6 +17,7 @@ from gateway_testing.suites.kit import until
 from gateway_core.contract.errors import Overloaded
 from gateway_core.contract.event import Event
 from gateway_core.contract.interfaces import Channel, Feed, Filter, Outcome
+from gateway_core.contract.start_position import EARLIEST
 from tests.kafka_broker import CLIENTS as END_TO_END
 from tests.kafka_broker import TWIN_CLIENTS, producer
 
@@ -33,7 +34,7 @@ class Taken:
 
     def __init__(self, channel: Channel) -> None:
         self.ids: list[str] = []
-        self.feed: Feed = channel.attach("one", ALL, self, from_start=True)
+        self.feed: Feed = channel.attach("one", ALL, self, start=EARLIEST)
 
     def offer(self, event: Event) -> bool:
         self.ids.append(str(event.attributes["id"]))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 import uuid
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
@@ -21,6 +22,7 @@ from gateway_testing.suites.kit import until
 from gateway_core.contract.errors import StartError
 from gateway_core.contract.event import Event
 from gateway_core.contract.interfaces import Channel, Filter
+from gateway_core.contract.start_position import EARLIEST, LATEST, StartPosition
 
 pytestmark = pytest.mark.anyio
 ALL = Filter(lambda event: True)
@@ -37,11 +39,11 @@ class Place:
         self.options = {"bootstrap": broker.bootstrap, "topic": self.topic, "partitions": 2, "request_timeout_s": 3}
 
     @asynccontextmanager
-    async def channel(self, *readers: str, from_start: bool = False) -> AsyncIterator[Any]:
+    async def channel(self, *readers: str, start: StartPosition = LATEST) -> AsyncIterator[Any]:
         channel: Any = Kit(self.folder).channel("kafka", self.options)
         async with anyio.create_task_group() as tasks:
             await channel.start(tasks)
-            feeds = [channel.attach_reader(name, ALL, from_start=from_start) for name in readers]
+            feeds = [channel.attach_reader(name, ALL, start=start) for name in readers]
             await channel.open()
             yield (channel, *feeds)
             await channel.stop()
@@ -73,7 +75,7 @@ async def append(channel: Channel, count: int) -> None:
 
 
 async def test_a_reader_begins_where_its_group_is_and_takes_the_group_along(place: Place) -> None:
-    async with place.channel("new", "old", from_start=True) as (channel, feed, _):
+    async with place.channel("new", "old", start=EARLIEST) as (channel, feed, _):
         assert dict(feed.start) == {"0": 0, "1": 0}
         assert feed.options["kind"] == "kafka"
         assert feed.options["topic"] == place.topic
@@ -88,7 +90,7 @@ async def test_a_reader_begins_where_its_group_is_and_takes_the_group_along(plac
     async with place.channel("new", "late") as (channel, feed, late):
         assert dict(feed.start) == {"0": ends["0"], "1": ends["1"] - 1}
         assert dict(late.start) == ends  # a new one, not from the start
-        after = channel.attach_reader("later", ALL, from_start=True)
+        after = channel.attach_reader("later", ALL, start=EARLIEST)
         await channel.joined("later")
         assert dict(after.start) == {"0": 0, "1": 0}
         channel.detach("new")
@@ -97,11 +99,25 @@ async def test_a_reader_begins_where_its_group_is_and_takes_the_group_along(plac
         assert dict(again.start) == dict(feed.start)
 
 
+@pytest.mark.spec("TR-11")
+async def test_a_new_reader_begins_at_a_time_or_at_positions(place: Place) -> None:
+    async with place.channel() as (channel,):
+        await append(channel, 20)
+        later = channel.attach_reader("later", ALL, start=StartPosition.at_time(time.time_ns() + 3_600_000_000_000))
+        before = channel.attach_reader("before", ALL, start=StartPosition.at_time(0))
+        placed = channel.attach_reader("placed", ALL, start=StartPosition.at_positions({0: 3, 5: 1}))
+        for name in ("later", "before", "placed"):
+            await channel.joined(name)
+        assert sum(later.start.values()) == 20
+        assert dict(before.start) == {"0": 0, "1": 0}
+        assert dict(placed.start) == {"0": 2, "1": 0}, "an event's position is its offset plus one"
+
+
 async def test_a_reader_is_not_stopped_by_a_cluster_that_is_away(
     own_kafka: Callable[..., KafkaBroker], tmp_path: Path
 ) -> None:
     place = Place(own_kafka(), tmp_path)
-    async with place.channel("one", from_start=True) as (channel, feed):
+    async with place.channel("one", start=EARLIEST) as (channel, feed):
         await append(channel, 10)
         await until(lambda: sum(feed.ends().values()) == 10, "the ends")
         ends = dict(feed.ends())

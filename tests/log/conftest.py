@@ -18,6 +18,7 @@ from gateway_core.contract.component import BuildContext
 from gateway_core.contract.event import Event
 from gateway_core.contract.filters import match_all
 from gateway_core.contract.interfaces import Filter
+from gateway_core.contract.start_position import EARLIEST, LATEST, StartPosition
 from tests.small_disk import PASSED_ELSEWHERE
 
 
@@ -30,11 +31,18 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> object:
 class Subscriber:
     """Takes events while it holds fewer than `room`; acknowledges when the test says so, or at once."""
 
-    def __init__(self, filter: Filter | None = None, *, room: int = 10**9, acks: bool = False, start: bool = False):
+    def __init__(
+        self,
+        filter: Filter | None = None,
+        *,
+        room: int = 10**9,
+        acks: bool = False,
+        start: StartPosition | bool = False,
+    ):
         self.filter = filter or match_all()
         self.room = room
         self.acks = acks
-        self.from_start = start
+        self.start = EARLIEST if start is True else start or LATEST
         self.held: list[int] = []
         self.got: list[int] = []
         self.events: list[Event] = []
@@ -84,7 +92,7 @@ class Log:
         await channel.start(None)  # type: ignore[arg-type]
         self.running.append(channel)
         for name, s in (subscribers or {}).items():
-            s.feed = channel.attach(name, s.filter, s, from_start=s.from_start)
+            s.feed = channel.attach(name, s.filter, s, start=s.start)
         await channel.open()
         return channel
 

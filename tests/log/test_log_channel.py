@@ -19,6 +19,7 @@ from gateway_core.cli.installation import build
 from gateway_core.contract.errors import Overloaded, Refused, StartError
 from gateway_core.contract.event import Event, position_of, split_position
 from gateway_core.contract.filters import attributes_filter, match_all
+from gateway_core.contract.start_position import EARLIEST
 
 pytestmark = pytest.mark.anyio
 
@@ -241,7 +242,7 @@ async def test_a_subscription_may_come_while_events_flow(log: Any) -> None:
     await log.append(channel, log.events(3))
     late, early = log.Subscriber(), log.Subscriber(start=True)
     for name, s in {"late": late, "early": early}.items():
-        s.feed = channel.attach(name, s.filter, s, from_start=s.from_start)
+        s.feed = channel.attach(name, s.filter, s, start=s.start)
     await log.append(channel, log.events(1))
     await log.wait(lambda: len(early.got) == 4)
     assert (late.got, early.got) == ([4], [1, 2, 3, 4])
@@ -251,9 +252,9 @@ async def test_a_reader_begins_at_the_ends_and_its_place_is_durable(log: Any) ->
     channel = await log.open()
     await log.append(channel, log.events(3))
     feed = channel.attach_reader("table", match_all())
-    early = channel.attach_reader("early", match_all(), from_start=True)
+    early = channel.attach_reader("early", match_all(), start=EARLIEST)
     assert (feed.location, feed.options["kind"], feed.start) == (str(log.folder), "log", {"0": 4})
-    assert (early.options["from_start"], early.options["firsts"], early.start) == (True, {"0": 1}, {"0": 1})
+    assert (early.options["start"], early.options["firsts"], early.start) == ({"kind": "earliest"}, {"0": 1}, {"0": 1})
     await log.append(channel, log.events(2))
     assert feed.ends() == {"0": 6}
     feed.advance({"0": 5})

@@ -39,9 +39,9 @@ async def test_damage_that_is_found_at_the_start_adds_a_file_and_ends_nothing() 
     tails = [tail(0), tail(1)]
     feeder = chunks.feeder = Feeder(tails, chunks, asyncio.get_running_loop())
     everything = match_all()
-    feed = feeder.attach("t", everything, lambda event: True, True)
+    feed = feeder.attach("t", everything, lambda event: True)
     for each in tails:
-        feeder.add_cursor(feed, everything, each, None, each.end)
+        feeder.add_cursor(feed, everything, each, each.first)
     await feeder.begin()
     await asyncio.sleep(0)
     assert chunks.read_of == [0, 1], "both files that may have events were read"

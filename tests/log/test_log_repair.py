@@ -16,6 +16,7 @@ from gateway_log.meta import read
 from typer.testing import CliRunner
 
 from gateway_core.contract.errors import StartError
+from gateway_core.contract.start_position import EARLIEST
 
 pytestmark = [pytest.mark.anyio, pytest.mark.spec("SAFE-49")]
 
@@ -30,7 +31,7 @@ async def make(log: Any) -> Path:
     """A stopped log of 200 events; `done` has dealt with 150 of them, `slow` with none."""
     slow, done = log.Subscriber(start=True, room=0), log.Subscriber(start=True, room=1000)
     channel = await log.open({"slow": slow, "done": done})
-    channel.attach_reader("spark", slow.filter, from_start=True)
+    channel.attach_reader("spark", slow.filter, start=EARLIEST)
     await log.append(channel, [log.event(n, b"<%05d>" % n + bytes(300)) for n in range(1, 201)])
     await log.wait(lambda: len(done.got) == 200)
     done.ack(*done.held[:150])

@@ -9,6 +9,7 @@ from gateway_log.reader import LogReader
 from gateway_testing import FakeClock
 
 from gateway_core.contract.filters import match_all
+from gateway_core.contract.start_position import EARLIEST
 
 pytestmark = pytest.mark.anyio
 AGE_S = 600.0  # the log looks every 10 s of the clock
@@ -132,7 +133,7 @@ async def test_nothing_is_deleted_while_a_reload_replaces_subscriptions(log: Any
     clock = FakeClock()
     slow, table = log.Subscriber(), log.Subscriber(acks=True)
     channel = await log.open({"slow": slow, "other": table}, clock=clock, retention={"max_age_s": AGE_S})
-    channel.attach_reader("table", match_all(), from_start=True)
+    channel.attach_reader("table", match_all(), start=EARLIEST)
     await log.append(channel, log.events(10))
     channel.hold(None)
     channel.detach("slow")
@@ -156,7 +157,7 @@ async def test_what_a_reload_could_not_attach_keeps_its_events_until_the_config_
     clock = FakeClock()
     broken = log.Subscriber()
     channel = await log.open({"broken": broken}, clock=clock, retention={"max_age_s": AGE_S})
-    channel.attach_reader("table", match_all(), from_start=True)
+    channel.attach_reader("table", match_all(), start=EARLIEST)
     await log.append(channel, log.events(10))
     broken.ack(*range(1, 5))
 

@@ -28,6 +28,7 @@ from gateway_core.contract.errors import StartError, StorageError
 from gateway_core.contract.event import Event
 from gateway_core.contract.filters import match_all
 from gateway_core.contract.interfaces import Outcome
+from gateway_core.contract.start_position import EARLIEST
 from tests.simulation.disk import MIB, Disk, Rule
 from tests.simulation.log_lives import Act, Crash, Life, drawn
 
@@ -139,7 +140,7 @@ class Run:
             raise
         self.subscribers = [Subscriber(name, self) for name in SUBSCRIBERS]
         for s in self.subscribers:
-            s.feed = channel.attach(s.name, match_all(), s, from_start=True)
+            s.feed = channel.attach(s.name, match_all(), s, start=EARLIEST)
         self.reader = channel.attach_reader(READER, match_all())
         await channel.open()
         if not self.disk.stopped:

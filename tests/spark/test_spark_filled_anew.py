@@ -28,6 +28,7 @@ from gateway_testing.suites.kit import until
 
 from gateway_core.contract.event import Event, position_of
 from gateway_core.contract.interfaces import Filter
+from gateway_core.contract.start_position import EARLIEST, LATEST
 from tests import web
 from tests.spark.table_files import rows
 
@@ -57,7 +58,7 @@ class Place:
         channel: Any = Kit(self.folder).channel(*self._channel)
         async with anyio.create_task_group() as tasks:
             await channel.start(tasks)
-            self.feed = channel.attach_reader("test", ALL, from_start=start == "earliest")
+            self.feed = channel.attach_reader("test", ALL, start=EARLIEST if start == "earliest" else LATEST)
             await channel.open()
             yield channel
             await channel.stop()
@@ -339,6 +340,6 @@ def test_the_query_says_where_it_begins_and_the_cursor_follows(
 ) -> None:
     log.append(*(event(str(n)) for n in range(5)))
     (tmp_path / "table" / "_spark_metadata").mkdir(parents=True)  # what it has, only Spark can say
-    runner = sink(start={"0": 6}, options={"from_start": True, "firsts": {"0": 1}})
+    runner = sink(start={"0": 6}, options={"start": {"kind": "earliest"}, "firsts": {"0": 1}})
     state = runner.wait_for("the events", lambda s: s["state"] == "running" and s["rows"] == 5 and s["lag"] == 0)
     assert [state["advanced"][0], state["advanced"][-1]] == [{"0": 1}, {"0": 6}]

@@ -2,35 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+import time
+from collections.abc import AsyncIterator, Container
 from contextlib import asynccontextmanager
 
 import anyio
 import pytest
 
-from gateway_core.contract.event import PARTITION_BITS, Event
+from gateway_core.contract.errors import StartError
+from gateway_core.contract.event import PARTITION_BITS, Event, split_position
 from gateway_core.contract.filters import attributes_filter, match_all
 from gateway_core.contract.interfaces import Channel, Feed, Filter, Outcome
+from gateway_core.contract.start_position import EARLIEST, LATEST, StartPosition
 
 from ..vectors import VECTORS, texts
 from .kit import PATIENCE_S, Kit, Suite, until
 from .sink import numbered
 
+APART_S = 0.02
+"""Between events whose times must be different, to the millisecond."""
+
 
 class Subscription:
     """Accepts events while it holds fewer than `room`, and acknowledges them on request."""
 
-    def __init__(self, room: int = 1_000_000, *, filter: Filter | None = None, from_start: bool = False) -> None:
+    def __init__(self, room: int = 1_000_000, *, filter: Filter | None = None, start: StartPosition = LATEST) -> None:
         self.room = room
         self.filter = filter or match_all()
-        self.from_start = from_start
+        self.start = start
         self.events: list[Event] = []
         self.held: list[int] = []
         self.rejected: list[Event] = []
         self.feed: Feed | None = None
 
     def attach(self, channel: Channel, name: str) -> Subscription:
-        self.feed = channel.attach(name, self.filter, self, from_start=self.from_start)
+        self.feed = channel.attach(name, self.filter, self, start=self.start)
         return self
 
     @property
@@ -81,6 +87,13 @@ async def append(channel: Channel, events: list[Event]) -> None:
         raise answers[0]
 
 
+def received(events: list[Event]) -> list[Event]:
+    """These events, as if a source had taken them now."""
+    for event in events:
+        event.received_ns = time.time_ns()
+    return events
+
+
 def ids(first: int, end: int) -> list[str]:
     return [f"n{n}" for n in range(first, end)]
 
@@ -94,9 +107,10 @@ class ChannelSuite(Suite):
 
     Class attributes for stores outside of the gateway with weaker guarantees:
 
-    `ordered` is False if only events of one partition keep their order. `each_place` is False if a restart repeats
-    everything after the first unacknowledged event, not only that event. `typed` is False if all attributes come back
-    as text. `counts` is False if `info` does not count stored events.
+    `starts` has the kinds of `StartPosition` that the channel has; `attach` must refuse others. `ordered` is False if
+    only events of one partition keep their order. `each_place` is False if a restart repeats everything after the first
+    unacknowledged event, not only that event. `typed` is False if all attributes come back as text. `counts` is False
+    if `info` does not count stored events.
     """
 
     pytestmark = pytest.mark.anyio
@@ -104,6 +118,7 @@ class ChannelSuite(Suite):
     each_place = True
     typed = True
     counts = True
+    starts: Container[str] = ("earliest", "latest", "time", "positions")
 
     def build(self, kit: Kit) -> Channel:
         raise NotImplementedError
@@ -122,7 +137,7 @@ class ChannelSuite(Suite):
     async def test_an_event_comes_out_as_it_went_in(self, kit: Kit) -> None:
         events = [v.event for v in VECTORS]
         events.append(Event({"specversion": "1.0", "id": "k", "source": "/s", "type": "t"}, b"", key=b"\x00key"))
-        first, second = Subscription(), Subscription(from_start=True)
+        first, second = Subscription(), Subscription(start=EARLIEST)
         async with self.opened(kit, first=first) as channel:
             await append(channel, list(events))
             await first.until(len(events))
@@ -218,16 +233,73 @@ class ChannelSuite(Suite):
             await back.until(5)
             self.in_order(back, ids(0, 5))
 
-    async def test_a_new_subscription_begins_at_the_end_or_at_the_beginning(self, kit: Kit) -> None:
-        async with self.opened(kit, old=Subscription()) as channel:
-            await append(channel, numbered(3))
-        late, early = Subscription(), Subscription(from_start=True)
-        async with self.opened(kit, old=Subscription(), late=late, early=early) as channel:
-            await append(channel, numbered(2, 3))
-            await early.until(5)
-            await late.until(2)
-            self.in_order(early, ids(0, 5))
-            self.in_order(late, ids(3, 5))
+    async def test_a_new_subscription_begins_at_the_end(self, kit: Kit) -> None:
+        await self._stored(kit)
+        await self._begins(kit, LATEST, ids(6, 8))
+
+    async def test_a_new_subscription_begins_at_the_beginning(self, kit: Kit) -> None:
+        await self._stored(kit)
+        await self._begins(kit, EARLIEST, ids(0, 8))
+
+    async def test_a_new_subscription_begins_at_a_time(self, kit: Kit) -> None:
+        """Before all events, between them, and after them; at one that is still to come it begins at the end."""
+        _, between_ns = await self._stored(kit)
+        after_ns = time.time_ns()
+        await self._begins(kit, StartPosition.at_time(0), ids(0, 8))
+        await self._begins(kit, StartPosition.at_time(between_ns), ids(3, 10))
+        if "time" in self.starts:
+            await self._begins(kit, StartPosition.at_time(after_ns), ids(6, 12))
+            await self._begins(kit, StartPosition.at_time(after_ns + 3_600_000_000_000), ids(12, 14))
+
+    async def test_a_new_subscription_begins_at_positions(self, kit: Kit) -> None:
+        """Those of events, of the first that follows the last, and of one that will never be."""
+        old, _ = await self._stored(kit)
+        middle: dict[int, int] = {}
+        end: dict[int, int] = {}
+        wanted: list[str] = []
+        for event in old.events:
+            partition, number = split_position(event.position)
+            if int(str(event.attributes["id"])[1:]) >= 2:
+                middle.setdefault(partition, number)
+                wanted.append(str(event.attributes["id"]))
+            end[partition] = number + 1
+        for partition, number in end.items():
+            middle.setdefault(partition, number)  # none of its events is wanted
+        await self._begins(kit, StartPosition.at_positions(middle), [*wanted, *ids(6, 8)])
+        if "positions" in self.starts:
+            await self._begins(kit, StartPosition.at_positions(end), ids(6, 10))
+            far = StartPosition.at_positions({partition: number + 1000 for partition, number in end.items()})
+            await self._begins(kit, far, ids(10, 12))
+
+    async def _stored(self, kit: Kit) -> tuple[Subscription, int]:
+        """Stores six events, and returns a subscription that was offered them, and a time between n2 and n3."""
+        old = Subscription()
+        async with self.opened(kit, old=old) as channel:
+            await append(channel, received(numbered(3)))
+            await anyio.sleep(APART_S)
+            between_ns = time.time_ns()
+            await anyio.sleep(APART_S)
+            await append(channel, received(numbered(3, 3)))
+            await old.until(6)
+            old.ack()
+        await anyio.sleep(APART_S)
+        return old, between_ns
+
+    async def _begins(self, kit: Kit, start: StartPosition, wanted: list[str]) -> None:
+        """A new subscription is offered these events, the last two of which are stored only then; or the channel says
+        that it has no such start."""
+        new = Subscription(start=start)
+        name = f"new{wanted[0]}{wanted[-1]}"
+        if start.kind not in self.starts:
+            with pytest.raises(StartError):
+                self.build(kit).attach(name, match_all(), new, start=start)
+            return
+        async with self.opened(kit, **{name: new}) as channel:
+            last = int(wanted[-1][1:])
+            await append(channel, received(numbered(2, last - 1)))
+            await new.until(len(wanted))
+            self.in_order(new, wanted)
+            new.ack()
 
     async def test_a_detached_subscription_keeps_its_place(self, kit: Kit) -> None:
         first = Subscription()

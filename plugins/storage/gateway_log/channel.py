@@ -26,6 +26,7 @@ from gateway_core.contract.event import Event, position_of
 from gateway_core.contract.files import folder_fault
 from gateway_core.contract.interfaces import Accepted, Filter, Receiver
 from gateway_core.contract.shortage import may_pass
+from gateway_core.contract.start_position import LATEST, StartPosition
 
 from . import meta
 from .chunks import ChunkReader
@@ -318,10 +319,11 @@ class LogChannel:
 
     # -- subscriptions ----------------------------------------------------------------------------------------------
 
-    def attach(self, name: str, filter: Filter, receiver: Receiver, *, from_start: bool = False) -> LogFeed:
+    def attach(self, name: str, filter: Filter, receiver: Receiver, *, start: StartPosition = LATEST) -> LogFeed:
         """Adds a subscription. After `open` it starts at once, and its cursor is durable once it has `joined`. The log
-        has no other writers or readers, so nothing is ever rejected or withdrawn."""
-        return self._subscriptions.attach(name, filter, receiver.offer, from_start=from_start, live=self._taking)
+        has no other writers or readers, so nothing is ever rejected or withdrawn. Raises `StartError` if the time of a
+        `start` can't be looked up; see `starts`."""
+        return self._subscriptions.attach(name, filter, receiver.offer, start=start, live=self._taking)
 
     async def joined(self, name: str) -> None:
         """See `capabilities.Joined`: the cursor survives a crash. If the disk is full, no events come in either, and
@@ -329,9 +331,9 @@ class LogChannel:
         if self._taking:
             await self._write_cursors()
 
-    def attach_reader(self, name: str, filter: Filter, *, from_start: bool = False) -> LogReaderFeed:
+    def attach_reader(self, name: str, filter: Filter, *, start: StartPosition = LATEST) -> LogReaderFeed:
         """Adds a sink that reads the shards' files itself. Raises `StartError`."""
-        return self._subscriptions.attach_reader(name, filter, from_start=from_start)
+        return self._subscriptions.attach_reader(name, filter, start=start)
 
     def detach(self, name: str) -> None:
         """Ends a subscription; its cursor is kept but no longer prevents the deletion of events, except in a reload."""

@@ -41,21 +41,19 @@ class LogFeed:
     """A subscription over all shards of this process (`gateway_core.contract.interfaces.Feed`). `wake(cursor)` is
     called for each cursor that can catch up."""
 
-    __slots__ = ("attached", "cursors", "errors", "filter", "from_start", "full", "matches", "name", "offer", "wake")
+    __slots__ = ("attached", "cursors", "errors", "filter", "full", "matches", "name", "offer", "wake")
 
     def __init__(
         self,
         name: str,
         filter: Filter,
         offer: Callable[[Event], bool],
-        from_start: bool,
         wake: Callable[[Cursor], None],
     ) -> None:
         self.name = name
         self.filter = filter
         self.matches = filter.matches
         self.offer = offer
-        self.from_start = from_start
         self.wake = wake
         self.cursors: dict[int, Cursor] = {}  # by shard
         self.full = False

@@ -43,9 +43,9 @@ class Feeder:
 
     # -- subscriptions ----------------------------------------------------------------------------------------------
 
-    def attach(self, name: str, filter: Filter, offer: Callable[[Event], bool], from_start: bool) -> LogFeed:
+    def attach(self, name: str, filter: Filter, offer: Callable[[Event], bool]) -> LogFeed:
         """Adds a subscription, without a cursor so far."""
-        feed = self.feeds[name] = LogFeed(name, filter, offer, from_start, self.wake)
+        feed = self.feeds[name] = LogFeed(name, filter, offer, self.wake)
         return feed
 
     def watch(self, name: str, filter: Filter) -> None:
@@ -57,15 +57,15 @@ class Feeder:
         self._tails[tail.shard] = self._main = tail
         for feed in self.feeds.values():
             self._router.remove(f"feed {feed.name}")
-            self.wake(self.add_cursor(feed, feed.filter, tail, None, tail.end))
+            self.wake(self.add_cursor(feed, feed.filter, tail, tail.first))
 
-    def add_cursor(self, feed: LogFeed, filter: Filter, tail: Tail, state: CursorState | None, routed: int) -> Cursor:
-        """Gives a subscription its cursor in a shard: the saved one, else a new one."""
-        if state is None:
-            cursor = Cursor(feed, tail, tail.first if feed.from_start else tail.end)
+    def add_cursor(self, feed: LogFeed, filter: Filter, tail: Tail, at: CursorState | int, routed: int = 0) -> Cursor:
+        """Gives a subscription its cursor in a shard: the saved one, or a new one at a sequence."""
+        if isinstance(at, int):
+            cursor = Cursor(feed, tail, at)
             tail.begin(cursor)
         else:
-            cursor = Cursor(feed, tail, routed if state.next is None else state.next, state.pending)
+            cursor = Cursor(feed, tail, routed if at.next is None else at.next, at.pending)
             begin = tail.begins.get(feed.name, 0)
             cursor.begin = begin if cursor.next >= begin else 0  # else it was rewound, and gets them all
         feed.cursors[tail.shard] = cursor

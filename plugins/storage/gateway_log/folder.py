@@ -56,11 +56,6 @@ class LogFolder:
         """A new shard of this worker, to replace a damaged one. Raises `StartError`."""
         return Shard(self.path, max(s.number for s in shards) + self._workers, sync)
 
-    def firsts(self) -> dict[str, int]:
-        """The first available sequence of each shard on disk."""
-        with LogReader(self.path) as reader:
-            return {str(s): reader.bounds(s)[0] for s in reader.shards()}
-
     def ends(self, tails: Sequence[Tail]) -> dict[str, int]:
         """The next sequence of each shard on disk: the worker's own from memory, the others from their files."""
         mine = {t.shard: t.end for t in tails}

@@ -178,6 +178,21 @@ class LogReader:
             else:
                 yield event
 
+    def first_since(self, shard: int, ns: int, start: int, end: int) -> int:
+        """The first sequence in `start <= sequence < end` of an event that was received at this time (Unix time in
+        nanoseconds) or later, else `end`. `start` if the file is damaged there."""
+        connection = self._connection(shard)
+        if connection is None:
+            return start
+        query = "SELECT sequence FROM events WHERE sequence >= ? AND sequence < ? AND received_ns >= ?"
+        try:
+            found = connection.execute(f"{query} ORDER BY sequence LIMIT 1", (start, end, ns)).fetchone()
+        except sqlite3.Error as e:
+            if not is_damage(e):
+                raise
+            return start
+        return end if found is None else int(found[0])
+
     def having(self, shard: int, start: int, end: int, texts: Sequence[str]) -> Iterator[Row]:
         """The shard's rows with `start <= sequence < end` whose attributes' JSON contains all of these texts, newest
         first."""

@@ -20,6 +20,7 @@ from gateway_core.contract.capabilities import DeliveryState
 from gateway_core.contract.errors import StartError
 from gateway_core.contract.event import split_position
 from gateway_core.contract.files import private_folder
+from gateway_core.contract.start_position import StartPosition
 
 from . import epochs, meta
 from .reader import LogReader
@@ -36,14 +37,14 @@ class LogReaderFeed:
     time."""
 
     def __init__(
-        self, name: str, folder: Path, start: Offsets, firsts: Offsets, ends: Callable[[], Offsets], from_start: bool
+        self, name: str, folder: Path, start: Offsets, firsts: Offsets, ends: Callable[[], Offsets], new: StartPosition
     ) -> None:
         self.name = name
         self.location = str(folder.absolute())
         self._folder = folder
         self._path = _file(folder, name)
         began = _began(_load(self._path))
-        self.options: Mapping[str, Any] = {"kind": "log", "from_start": from_start, "firsts": firsts, "began": began}
+        self.options: Mapping[str, Any] = {"kind": "log", "start": new.json(), "firsts": firsts, "began": began}
         self.start: Mapping[str, int] = start
         self._ends = ends
 

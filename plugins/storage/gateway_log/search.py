@@ -12,11 +12,10 @@ from gateway_core.contract.capabilities import Found, GivenUp, GivenUpCount
 from gateway_core.contract.event import Event, split_position
 
 from .reader import LogReader
+from .starts import SLACK_NS, roughly_at
 
 WINDOW = 20_000
 """The number of events searched between two checks of the clock."""
-_SLACK_NS = 10_000_000_000
-"""Events are stored in nearly the order in which they were received."""
 
 
 def find(
@@ -81,8 +80,8 @@ def browse(
     with LogReader(folder) as reader:
         ends = _ends(reader, rest)
         if rest is None:
-            ends = {shard: _sequence_at(reader, shard, until_ns + _SLACK_NS) for shard in ends}
-        firsts = {shard: _sequence_at(reader, shard, since_ns - _SLACK_NS) for shard in ends}
+            ends = {shard: roughly_at(reader, shard, until_ns + SLACK_NS, *reader.bounds(shard)) for shard in ends}
+        firsts = {shard: roughly_at(reader, shard, since_ns - SLACK_NS, *reader.bounds(shard)) for shard in ends}
         each = max(1, most // max(1, len(ends)))
         while ends and len(found) < most:
             for shard, end in list(ends.items()):
@@ -150,16 +149,3 @@ def _agrees(event: Event, wanted: Mapping[str, str]) -> bool:
         if not (own.startswith(value[:-1]) if value.endswith("*") else own == value):
             return False
     return True
-
-
-def _sequence_at(reader: LogReader, shard: int, ns: int) -> int:
-    """The sequence of the first event that was received at this time or later."""
-    low, high = reader.bounds(shard)
-    while low < high:
-        middle = (low + high) // 2
-        row = next(reader.read(shard, middle, high, 1), None)
-        if row is None or row.received_ns >= ns:
-            high = middle
-        else:
-            low = row.sequence + 1
-    return low

@@ -7,8 +7,9 @@ from collections.abc import Callable, Container, Sequence
 
 from gateway_core.contract.event import Event
 from gateway_core.contract.interfaces import Filter
+from gateway_core.contract.start_position import EARLIEST, LATEST, StartPosition
 
-from . import readers
+from . import readers, starts
 from .cursor import CursorState, LogFeed, Tail
 from .departures import Departures
 from .feeder import Feeder
@@ -36,30 +37,43 @@ class Subscriptions:
         self._known[shard.number], self._routed[shard.number] = {}, shard.routed
 
     def attach(
-        self, name: str, filter: Filter, offer: Callable[[Event], bool], *, from_start: bool, live: bool
+        self, name: str, filter: Filter, offer: Callable[[Event], bool], *, start: StartPosition, live: bool
     ) -> LogFeed:
-        """Adds a subscription, at its saved cursors if it has some. `live`: it is fed at once."""
+        """Adds a subscription, at its saved cursors if it has some. `live`: it is fed at once. Raises `StartError`."""
+        begins = self._begins(name, start)
         self.departures.back(name)
         self._detach_reader(name)
-        feed = self._feeder.attach(name, filter, offer, from_start)
+        feed = self._feeder.attach(name, filter, offer)
         for tail in self._tails:
-            state = self._known[tail.shard].get(name)
-            if state is None and tail.shard in self._lost:
-                state = CursorState(tail.first)
-            cursor = self._feeder.add_cursor(feed, filter, tail, state, self._routed[tail.shard])
+            at = begins[tail.shard]
+            cursor = self._feeder.add_cursor(feed, filter, tail, at, self._routed[tail.shard])
             if live or tail.shard in self._lost:
                 tail.mark(cursor)
             if live:
                 self._feeder.wake(cursor)
         return feed
 
-    def attach_reader(self, name: str, filter: Filter, *, from_start: bool) -> LogReaderFeed:
+    def _begins(self, name: str, start: StartPosition) -> dict[int, CursorState | int]:
+        """By shard: the saved cursor, or the first sequence for a new one."""
+        found: dict[int, CursorState | int] = {}
+        for tail in self._tails:
+            if (known := self._known[tail.shard].get(name)) is not None:
+                found[tail.shard] = known
+            elif tail.shard in self._lost:
+                found[tail.shard] = CursorState(tail.first)
+            else:
+                found[tail.shard] = starts.first_of(self._folder.path, tail.shard, start, tail.first, tail.end)
+        return found
+
+    def attach_reader(self, name: str, filter: Filter, *, start: StartPosition) -> LogReaderFeed:
         """Adds a sink that reads the shards' files itself. Raises `StartError`."""
         self.departures.back(name)
         self._reading.add(name)
         self._feeder.watch(name, filter)
-        start = readers.attach(self._folder.path, name, self._folder.firsts if from_start else self._ends)
-        return LogReaderFeed(name, self._folder.path, start, self._folder.firsts(), self._ends, from_start)
+        folder = self._folder.path
+        new = self._ends if start == LATEST else lambda: starts.firsts_of(folder, start)
+        at = readers.attach(folder, name, new)
+        return LogReaderFeed(name, folder, at, starts.firsts_of(folder, EARLIEST), self._ends, start)
 
     def _ends(self) -> dict[str, int]:
         return self._folder.ends(self._tails)

@@ -82,7 +82,7 @@ class SparkSink:
             return
         self._feed = feed
         self._status.begin(feed.start, 1 if kind == LOG else 0)
-        if feed.options.get("from_start") and self._has_nothing():
+        if _from_start(feed) and self._has_nothing():
             self._go_back(feed.options.get("firsts", {}))
         config = self._config
         if config.runs == "submitted":
@@ -178,7 +178,7 @@ class SparkSink:
             finish_s=config.stop_timeout_s,
             adopt=config.adopt,
             channel_id=channel_id(feed),
-            from_start=bool(feed.options.get("from_start")),
+            from_start=_from_start(feed),
             firsts=dict(feed.options.get("firsts", {})),
             began=dict(feed.options.get("began", {})),
         )
@@ -257,3 +257,8 @@ class SparkSink:
             error += f": {words}"
         self._status.restart(error)
         log.warning("%s: %s; restarting in %g s", self._owner, error, wait_s)
+
+
+def _from_start(feed: ReaderFeed) -> bool:
+    """Whether a table that has nothing is filled from the channel's first event."""
+    return bool(feed.options.get("start", {}).get("kind") == "earliest")

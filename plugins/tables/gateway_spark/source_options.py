@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -47,14 +49,27 @@ def _kafka(feed: ReaderFeed, config: SparkSinkConfig) -> dict[str, str]:
     topic = feed.options["topic"]
     # partitions that were added since then are read from their beginning
     start = {**dict.fromkeys(feed.ends(), -2), **feed.start}
-    beginning = "earliest" if feed.options.get("from_start") else "latest"
     return {
         **{f"kafka.{name}": value for name, value in feed.options["properties"].items()},
         "subscribe": topic,
-        "startingOffsets": _json({topic: start}) if start else beginning,
+        **(
+            {"startingOffsets": _json({topic: start})}
+            if start
+            else _unknown(topic, feed.options.get("start", {"kind": "latest"}))
+        ),
         "maxOffsetsPerTrigger": str(config.max_events_per_batch),
         "failOnDataLoss": str(config.fail_on_data_loss).lower(),
     }
+
+
+def _unknown(topic: str, start: Mapping[str, Any]) -> dict[str, str]:
+    """Where Spark begins as long as the cluster has not told the offsets."""
+    if start["kind"] == "time":
+        later = {"startingOffsetsByTimestampStrategy": "latest"}  # else it fails if nothing is that new
+        return {"startingTimestamp": str(start["time_ns"] // 1_000_000), **later}
+    if start["kind"] == "positions":
+        return {"startingOffsets": _json({topic: {p: max(0, at - 1) for p, at in start["positions"].items()}})}
+    return {"startingOffsets": start["kind"]}
 
 
 def _json(value: object) -> str:

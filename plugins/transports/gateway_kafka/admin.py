@@ -17,6 +17,8 @@ from aiokafka.protocol.coordination import FindCoordinatorRequest
 from aiokafka.protocol.offset import OffsetRequest
 from aiokafka.structs import TopicPartition
 
+from gateway_core.contract.start_position import LATEST, StartPosition
+
 from .admin_client import AdminClient
 from .aio.metadata import look_up
 from .client import KafkaFault, Partition, began_in, offset_metadata, topic_id_in
@@ -258,7 +260,11 @@ class Admin(AdminClient):
         return int(answer.coordinator_id)
 
     async def prepare(
-        self, group: str, topics: Sequence[str], start: Start, history: GroupHistory | None = None
+        self,
+        group: str,
+        topics: Sequence[str],
+        start: Start | StartPosition,
+        history: GroupHistory | None = None,
     ) -> Prepared:
         """Sets the offsets that a group starts from. A group that has never committed begins at `start`. A group that
         has committed in some partitions begins at the beginning of the others. Several gateways may call this at the
@@ -291,15 +297,21 @@ class Admin(AdminClient):
             history.keep(ids)
         return Prepared(new, self._begins(known))
 
-    async def _starts(self, partitions: list[Partition], start: Start) -> dict[Partition, int]:
-        if start == "latest":
+    async def _starts(self, partitions: list[Partition], start: Start | StartPosition) -> dict[Partition, int]:
+        if start in ("latest", LATEST):
             return await self.ends(partitions)
         if isinstance(start, TimestampStart):
             return await self.at_time(partitions, milliseconds(start.timestamp))
+        if isinstance(start, StartPosition) and start.kind == "time":
+            return await self.at_time(partitions, start.time_ns // 1_000_000)
         beginnings = await self.beginnings(partitions)
         if isinstance(start, OffsetStart):
             ends = await self.ends(partitions)
             return {p: min(max(start.offset, beginnings[p]), ends[p]) for p in partitions}
+        if isinstance(start, StartPosition) and start.kind == "positions":
+            ends = await self.ends(partitions)
+            # an event's position is its offset plus one
+            return {p: start.within(p[1], beginnings[p] + 1, ends[p] + 1) - 1 for p in partitions}
         return beginnings
 
 

@@ -18,6 +18,7 @@ from gateway_core.contract.component import BuildContext
 from gateway_core.contract.errors import Overloaded, Refused
 from gateway_core.contract.event import Event, Message
 from gateway_core.contract.interfaces import Accepted, Filter, Receiver
+from gateway_core.contract.start_position import LATEST, StartPosition
 
 from . import connect
 from .admin import Admin
@@ -174,21 +175,22 @@ class KafkaChannel:
 
     # -- subscriptions ----------------------------------------------------------------------------------------------
 
-    def attach(self, name: str, filter: Filter, receiver: Receiver, *, from_start: bool = False) -> KafkaFeed:
-        """Adds a subscription: the consumer group `PREFIX.BROKER.NAME`."""
+    def attach(self, name: str, filter: Filter, receiver: Receiver, *, start: StartPosition = LATEST) -> KafkaFeed:
+        """Adds a subscription: the consumer group `PREFIX.BROKER.NAME`. Positions are offsets plus one, as those of
+        events; times are the records' timestamps, in milliseconds."""
         group = self._options.group_of(self._context.broker, name)
-        feed = KafkaFeed(group, self._topic, filter, receiver, self._options, self._context, from_start)
+        feed = KafkaFeed(group, self._topic, filter, receiver, self._options, self._context, start)
         self._feeds[name] = feed
         if self._taking:
             self._tasks.start_soon(feed.join_later, self._tasks, self._gone.get(name))
         return feed
 
-    def attach_reader(self, name: str, filter: Filter, *, from_start: bool = False) -> KafkaReaderFeed:
+    def attach_reader(self, name: str, filter: Filter, *, start: StartPosition = LATEST) -> KafkaReaderFeed:
         """Adds a sink that reads the topic itself. Its offsets are kept in the same consumer group, which has no
         members. Raises `StartError`. Each gateway with this config has such a reader; only one of them may read."""
         group = self._options.group_of(self._context.broker, name)
         try:
-            feed = KafkaReaderFeed(name, group, self._topic, self._options, from_start)
+            feed = KafkaReaderFeed(name, group, self._topic, self._options, start)
         except KafkaFault as e:
             raise connect.start_error(self._context.owner, self._options, e) from e
         self._readers[name] = feed

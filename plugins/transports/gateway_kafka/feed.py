@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from typing import Literal
 
 import anyio
 from anyio.abc import TaskGroup
@@ -15,6 +14,7 @@ from gateway_core.contract.errors import Refused
 from gateway_core.contract.event import Event
 from gateway_core.contract.interfaces import Filter, Outcome, Receiver
 from gateway_core.contract.outcome import Stage
+from gateway_core.contract.start_position import StartPosition
 
 from . import connect
 from .admin import Admin
@@ -42,7 +42,7 @@ class KafkaFeed:
         receiver: Receiver,
         options: KafkaChannelConfig,
         context: BuildContext,
-        from_start: bool,
+        start: StartPosition,
     ) -> None:
         self.group = group
         self.left = anyio.Event()
@@ -50,7 +50,7 @@ class KafkaFeed:
         """Whether it had no offsets before it joined."""
         self._topic = topic
         self._options = options
-        self._start: Literal["earliest", "latest"] = "earliest" if from_start else "latest"
+        self._start = start
         self._after: KafkaFeed | None = None
         self._joining = anyio.CancelScope()
         self._leaving = False

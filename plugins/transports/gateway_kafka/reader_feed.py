@@ -5,13 +5,14 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Any
 
 import anyio
 from anyio.abc import TaskGroup
 
 from gateway_core.contract.capabilities import DeliveryState
 from gateway_core.contract.event import split_position
+from gateway_core.contract.start_position import StartPosition
 
 from .admin import Admin
 from .client import Begins, KafkaFault, Partition, offset_metadata
@@ -33,7 +34,7 @@ class KafkaReaderFeed:
     """Call `prepare`, then `run`. `advance` and `ends` are called on the event loop and never wait: requests to the
     cluster are made in the background, and retried while it is away."""
 
-    def __init__(self, name: str, group: str, topic: str, config: KafkaChannelConfig, from_start: bool) -> None:
+    def __init__(self, name: str, group: str, topic: str, config: KafkaChannelConfig, start: StartPosition) -> None:
         """Raises `KafkaFault` if the config has options that a reader can't use."""
         self.name = name
         self.group = group
@@ -45,7 +46,7 @@ class KafkaReaderFeed:
             "topic": topic,
             "topic_ids": self._ids,  # topic -> its id, once it is known
             "group": group,
-            "from_start": from_start,
+            "start": start.json(),  # where a new reader begins, and for as long as the offsets are not known
             "firsts": self._firsts,  # the first offsets that there are, once they are known
             "properties": properties(config),  # of Kafka's Java clients
         }
@@ -54,7 +55,7 @@ class KafkaReaderFeed:
         self.health = Health(f"group {group}")
         self._topic = topic
         self._config = config
-        self._first: Literal["earliest", "latest"] = "earliest" if from_start else "latest"
+        self._new = start
         self._ends: dict[str, int] = {}
         self._asked = False
         self._behind: dict[str, int] = {}  # to be committed
@@ -90,7 +91,7 @@ class KafkaReaderFeed:
 
     async def prepare(self, admin: Admin) -> None:
         """Sets the start offsets of a new group, and loads the current ones. Raises `KafkaFault`."""
-        self._begins = (await admin.prepare(self.group, [self._topic], self._first)).begins
+        self._begins = (await admin.prepare(self.group, [self._topic], self._new)).begins
         partitions = await admin.partitions([self._topic])
         self._ids |= {self._topic: admin.ids.get(self._topic, "")}
         committed = await admin.committed(self.group, partitions)

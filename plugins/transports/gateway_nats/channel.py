@@ -22,6 +22,7 @@ from gateway_core.contract.component import BuildContext
 from gateway_core.contract.errors import Overloaded, Refused, StartError
 from gateway_core.contract.event import Event, Message
 from gateway_core.contract.interfaces import Accepted, Filter, ReaderFeed, Receiver
+from gateway_core.contract.start_position import LATEST, StartPosition
 
 from .client import Link
 from .config import JetStreamChannelConfig
@@ -175,16 +176,17 @@ class JetStreamChannel:
 
     # -- subscriptions ----------------------------------------------------------------------------------------------
 
-    def attach(self, name: str, filter: Filter, receiver: Receiver, *, from_start: bool = False) -> JetStreamFeed:
-        """Adds a subscription: the consumer `PREFIX_NAME`."""
+    def attach(self, name: str, filter: Filter, receiver: Receiver, *, start: StartPosition = LATEST) -> JetStreamFeed:
+        """Adds a subscription: the consumer `PREFIX_NAME`. Positions are sequence numbers of partition 0, times those
+        at which the server stored a message."""
         consumer = self._options.consumer_of(name)
-        feed = JetStreamFeed(consumer, filter, receiver, self._options, self._context, from_start)
+        feed = JetStreamFeed(consumer, filter, receiver, self._options, self._context, start)
         self._feeds[name] = feed
         if self._open:
             self._tasks.start_soon(self._join_later, name, feed, self._gone.get(name))
         return feed
 
-    def attach_reader(self, name: str, filter: Filter, *, from_start: bool = False) -> ReaderFeed:
+    def attach_reader(self, name: str, filter: Filter, *, start: StartPosition = LATEST) -> ReaderFeed:
         """Raises `StartError`: a sink that reads the channel itself needs offsets, which JetStream's acknowledgements
         are not."""
         raise StartError(

@@ -19,6 +19,7 @@ from gateway_core.contract.errors import Refused
 from gateway_core.contract.event import Event, position_of, split_position
 from gateway_core.contract.interfaces import Filter, Outcome, Receiver
 from gateway_core.contract.outcome import Stage
+from gateway_core.contract.start_position import StartPosition
 
 from .client import Link
 from .config import JetStreamChannelConfig
@@ -44,7 +45,7 @@ class JetStreamFeed:
         receiver: Receiver,
         options: JetStreamChannelConfig,
         context: BuildContext,
-        from_start: bool,
+        start: StartPosition,
     ) -> None:
         self.consumer = consumer
         self.joined = anyio.Event()
@@ -53,7 +54,7 @@ class JetStreamFeed:
         self._stream = options.stream_of(context.broker)
         self._subject = options.subject_of(context.broker)
         self._wanted = options.stream_config(context.broker)
-        self._from_start = from_start
+        self._start = start
         self._decode = event_reader(options.codec, context)
         self._now = context.clock.now_ns
         self._matches = filter.matches
@@ -126,7 +127,7 @@ class JetStreamFeed:
             self._stream,
             self.consumer,
             filters=[self._subject],
-            start=("earliest" if self._from_start else "latest") if resume_at is None else resume_at,
+            start=self._start if resume_at is None else StartPosition.at_positions({0: resume_at}),
             ack_wait_s=o.ack_wait_s,
             max_ack_pending=o.max_in_flight,
             compare=lambda option: option in o.model_fields_set,

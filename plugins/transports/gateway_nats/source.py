@@ -26,6 +26,7 @@ from gateway_core.contract.errors import Refused
 from gateway_core.contract.event import Event, Message
 from gateway_core.contract.interfaces import Intake
 from gateway_core.contract.outcome import Outcome
+from gateway_core.contract.start_position import StartPosition
 
 from . import own_metrics
 from .binding import NATS, message_of
@@ -34,7 +35,7 @@ from .config import NatsSourceConfig
 from .connect import check_keys
 from .pull import ACK, TERM, Puller
 from .stored import stored_ns
-from .streams import Missing, ensure_consumer, ensure_stream
+from .streams import Missing, ensure_consumer, ensure_stream, start_of
 
 log = logging.getLogger("tidegate.nats")
 
@@ -142,7 +143,7 @@ class NatsSource:
             self._stream,
             self._consumer,
             filters=[o.subject],
-            start=o.start if resume_at is None else resume_at,
+            start=start_of(o.start) if resume_at is None else StartPosition.at_positions({0: resume_at}),
             ack_wait_s=o.ack_wait_s,
             max_ack_pending=max(1000, o.max_in_flight),
             compare=lambda option: option == "ack_wait_s" and option in o.model_fields_set,

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from gateway_transport.connection import Rejected
 from nats.js import JetStreamContext, api
 from nats.js.errors import APIError, NotFoundError
 
+from gateway_core.contract.start_position import EARLIEST, LATEST, StartPosition
+
 from .config import SequenceStart, Start, StreamConfig, TimestampStart
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class Missing(ConnectionError):
@@ -99,13 +103,13 @@ async def ensure_consumer(
     name: str,
     *,
     filters: list[str],
-    start: Start | int,
+    start: StartPosition,
     ack_wait_s: float,
     max_ack_pending: int,
     compare: Callable[[str], bool],
     began: int | None = None,
 ) -> api.ConsumerInfo:
-    """A durable pull consumer. `start` may also be the sequence number of a message. `compare` says whether a
+    """A durable pull consumer. The positions of `start` are sequence numbers of partition 0. `compare` says whether a
     difference in this option is a fault (the config says it) or not (it is a default). With `began` a new consumer
     tells with which message it began (`began_at`): with this one, or, if that is 0, where `start` is. Raises
     `Rejected` if the consumer is different."""
@@ -113,8 +117,14 @@ async def ensure_consumer(
     try:
         found = await js.consumer_info(stream, name)
     except NotFoundError:
-        if began == 0 and start == "latest":
-            start = began = await _next(js, stream)
+        try:
+            state = (await js.stream_info(stream)).state
+        except NotFoundError:
+            raise Missing(f"there is no stream {stream}") from None
+        if began == 0 and start == LATEST:
+            began = state.last_seq + 1
+            start = StartPosition.at_positions({0: began})
+        first = _start(start, state)
         config = api.ConsumerConfig(
             durable_name=name,
             description=f"{_BEGAN}{began}" if began else None,
@@ -123,7 +133,7 @@ async def ensure_consumer(
             max_ack_pending=max_ack_pending,
             filter_subject=filters[0] if len(filters) == 1 else None,
             filter_subjects=filters if len(filters) > 1 else None,
-            **_start(start),
+            **first,
         )
         try:
             return await js.add_consumer(stream, config)
@@ -159,24 +169,25 @@ def began_at(config: api.ConsumerConfig) -> int:
     return int(found[1]) if found else 0
 
 
-async def _next(js: JetStreamContext, stream: str) -> int:
-    """The sequence number that the next message gets."""
-    try:
-        return (await js.stream_info(stream)).state.last_seq + 1
-    except NotFoundError:
-        raise Missing(f"there is no stream {stream}") from None
-
-
-def _start(start: Start | int) -> dict[str, Any]:
-    if start == "earliest":
-        return {"deliver_policy": api.DeliverPolicy.ALL}
-    if start == "latest":
-        return {"deliver_policy": api.DeliverPolicy.NEW}
+def start_of(start: Start) -> StartPosition:
+    """What a config says."""
     if isinstance(start, TimestampStart):
-        moment = datetime.fromisoformat(start.timestamp)
+        since = datetime.fromisoformat(start.timestamp) - _EPOCH
+        return StartPosition.at_time(since // timedelta(microseconds=1) * 1000)
+    if isinstance(start, SequenceStart):
+        return StartPosition.at_positions({0: start.sequence})
+    return EARLIEST if start == "earliest" else LATEST
+
+
+def _start(start: StartPosition, stream: api.StreamState) -> dict[str, Any]:
+    if start.kind == "time":  # the client writes microseconds
+        moment = _EPOCH + timedelta(microseconds=start.time_ns // 1000)
         return {"deliver_policy": api.DeliverPolicy.BY_START_TIME, "opt_start_time": moment}
-    sequence = start.sequence if isinstance(start, SequenceStart) else start
-    return {"deliver_policy": api.DeliverPolicy.BY_START_SEQUENCE, "opt_start_seq": sequence}
+    if start.kind == "positions":
+        # a consumer that begins beyond the end would skip what comes until then
+        sequence = start.within(0, max(1, stream.first_seq), stream.last_seq + 1)
+        return {"deliver_policy": api.DeliverPolicy.BY_START_SEQUENCE, "opt_start_seq": sequence}
+    return {"deliver_policy": api.DeliverPolicy.NEW if start.kind == "latest" else api.DeliverPolicy.ALL}
 
 
 def _compare(what: str, asked: dict[str, Any], has: dict[str, Any]) -> None:
