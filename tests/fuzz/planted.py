@@ -20,7 +20,7 @@ def plant(name: str, target: Any, kind: str = "crash") -> None:
 
 def _http(target: Any, hangs: bool = False) -> None:
     """A request raises, or hangs, whose target holds a rare byte."""
-    from gateway_http.reader import RequestReader
+    from gateway_http.protocol import RequestReader
 
     real = RequestReader.on_url
 

@@ -6,8 +6,7 @@ import asyncio
 from typing import Any
 
 import pytest
-from gateway_log.cursor import Tail
-from gateway_log.feeder import Feeder
+from gateway_log.feeder import Feeder, Tail
 
 from gateway_core.contract.event import Event
 from gateway_core.contract.filters import match_all

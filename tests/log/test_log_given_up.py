@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 from gateway_log import given_up, meta
 from gateway_log.channel import LogChannel
-from gateway_log.cursor import MAX_GIVEN_UP, CursorChanges, CursorState, Tail
+from gateway_log.cursor import CursorChanges, CursorState
+from gateway_log.feeder import MAX_GIVEN_UP, Tail
 from gateway_log.reader import LogReader, open_read_only, shard_file
 from gateway_log.repair import repair
 from gateway_log.shard import Shard

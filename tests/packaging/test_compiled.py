@@ -167,7 +167,7 @@ def test_a_build_that_does_not_ask_needs_no_compiler_and_takes_nothing_compiled(
     for file in ("pyproject.toml", "README.md", "LICENSE"):
         shutil.copy(ROOT / file, tree)
     suffix = importlib.machinery.EXTENSION_SUFFIXES[0]
-    for stale in ("gateway_core/contract/event", "plugins/transports/gateway_http/reader", "tidegate__mypyc"):
+    for stale in ("gateway_core/contract/event", "plugins/transports/gateway_http/protocol", "tidegate__mypyc"):
         (tree / f"{stale}{suffix}").write_bytes(b"compiled long ago")
     pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "wheel", "-q", "--no-index", "--no-deps"]
     subprocess.run([*pip, "--no-build-isolation", "-w", tmp_path, tree], env=variables, check=True)

@@ -13,7 +13,8 @@ from gateway_deadletter import line as line_format
 from gateway_deadletter.store import Store
 from gateway_file.line_writer import FileTarget, LineWriter
 from gateway_log.checksum import checksum
-from gateway_log.cursor import CursorChanges, CursorState, Ring
+from gateway_log.cursor import CursorChanges, CursorState
+from gateway_log.feeder import Ring
 from gateway_log.reader import LogReader
 from gateway_log.shard import Shard
 from gateway_testing import FakeClock

@@ -12,8 +12,8 @@ from gateway_serving.content_coding import gunzipped
 
 from gateway_core.contract.event import Message
 
-from .binary import CODING
-
+CODING = "content-encoding"
+"""A key among attribute names for a content coding; the dash makes it unique."""
 MOST_BYTES = 32 * 1024 * 1024
 """The longest body, decompressed."""
 UNKNOWN = "contentencoding"

@@ -31,10 +31,10 @@ from gateway_core.contract.start_position import LATEST, StartPosition
 from . import meta
 from .chunks import ChunkReader
 from .config import LogConfig
-from .cursor import CursorChanges, LogFeed, Tail
+from .cursor import CursorChanges
 from .damage import DamagedShards
 from .disk_reserve import DiskFull, sync_failed
-from .feeder import Feeder
+from .feeder import Feeder, LogFeed, Tail
 from .folder import LogFolder
 from .quarantine import Quarantine
 from .reader import TRACE, shard_file

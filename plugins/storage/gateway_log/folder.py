@@ -11,8 +11,8 @@ from gateway_file.private_files import durable_folder, keep_private
 from gateway_core.contract.errors import StartError
 
 from . import meta
-from .cursor import Tail
 from .disk_reserve import DiskReserve
+from .feeder import Tail
 from .reader import LogReader, shards_in
 from .shard import Shard
 

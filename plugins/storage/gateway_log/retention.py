@@ -15,9 +15,9 @@ from typing import Any
 from gateway_core.contract.clock import Clock, Timer
 
 from .config import RetentionConfig
-from .cursor import Tail
 from .departures import Departures
 from .disk_reserve import DiskReserve
+from .feeder import Tail
 from .readers import Floors
 from .shard import Shard
 

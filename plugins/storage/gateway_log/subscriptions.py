@@ -10,9 +10,9 @@ from gateway_core.contract.interfaces import Filter
 from gateway_core.contract.start_position import EARLIEST, LATEST, StartPosition
 
 from . import readers, starts
-from .cursor import CursorState, LogFeed, Tail
+from .cursor import CursorState
 from .departures import Departures
-from .feeder import Feeder
+from .feeder import Feeder, LogFeed, Tail
 from .folder import LogFolder
 from .readers import LogReaderFeed
 from .shard import Shard
