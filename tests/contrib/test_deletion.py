@@ -19,7 +19,7 @@ import pytest
 
 from gateway_core.config.registry import Registry
 from gateway_core.contract.hookspecs import GROUP
-from tests.tree import entry_points
+from tests.tree import PLUGINS, SHIPPED, entry_points
 
 from .test_core_imports import ALLOWED
 
@@ -90,3 +90,24 @@ def test_what_needs_a_plugin_goes_with_it() -> None:
     assert gone_with("console") == {"gateway_console"}
     assert {"gateway_console", "gateway_plugins"} <= gone_with("inspect")
     assert "gateway_http" in gone_with("access")
+
+
+_CONFIG = "{brokers: {default: {}}, triggers: {t: {subscriber: 'http://127.0.0.1:1/', filters: [exact: {type: x}]}}}"
+_EVENT = '{"specversion": "1.0", "id": "1", "source": "/s", "type": "x"}'
+
+
+@pytest.mark.spec("CARD-05")
+@pytest.mark.usefixtures("processes")
+@pytest.mark.parametrize(
+    ("command", "says"), [(["graph"], "flowchart LR"), (["explain", "event.json"], "http://127.0.0.1:1/")]
+)
+def test_a_config_is_shown_without_the_development_tools(command: list[str], says: str, tmp_path: Path) -> None:
+    """Production images have only the wheel `tidegate`."""
+    installed(tmp_path, PLUGINS.keys() - SHIPPED.keys())
+    (tmp_path / "tidegate.yaml").write_text(_CONFIG)
+    (tmp_path / "event.json").write_text(_EVENT)
+    env = {**os.environ, "PYTHONPATH": str(tmp_path), "PYTHONDONTWRITEBYTECODE": "1"}
+    line = [sys.executable, "-m", "gateway_core.cli", *command, "tidegate.yaml"]
+    ran = subprocess.run(line, cwd=tmp_path, env=env, capture_output=True, text=True, timeout=150)
+    assert ran.returncode == 0, ran.stderr
+    assert says in ran.stdout

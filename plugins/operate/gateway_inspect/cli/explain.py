@@ -107,9 +107,7 @@ def sender_of(subject: str | None, authenticator: str, claims: Sequence[str]) ->
 
 
 def _offline(paths: Sequence[Path] | None, broker: str | None, trigger: str | None, sender: Sender | None) -> Asked:
-    from gateway_scenario.play import staged
-    from gateway_scenario.stage import Stage
-
+    from gateway_core.cli.offline import built_offline
     from gateway_core.config.load import load
     from gateway_core.contract.clock import SystemClock
 
@@ -119,7 +117,7 @@ def _offline(paths: Sequence[Path] | None, broker: str | None, trigger: str | No
     config = load(common.config_paths(paths), registry)
     _known("broker or bridge", broker, [*config.brokers, *config.bridges])
     _known("trigger", trigger, list(config.triggers))
-    built = staged(config, registry, Stage())
+    built = built_offline(config, registry)
     sources = sources_of(built)
     decide = deciding(config, registry, SystemClock(), sender)
     return lambda text: explain_text(text, built, sources, broker, trigger, decide)
