@@ -20,7 +20,6 @@ MODULES = (
     PLUGINS["gateway_cloudevents"] / "bindings.py",
     PLUGINS["gateway_cloudevents"] / "event_json.py",
     PLUGINS["gateway_cloudevents"] / "trace_headers.py",
-    PLUGINS["gateway_file"] / "private_files.py",
     PLUGINS["gateway_http"] / "secrecy.py",
     PLUGINS["gateway_terminal"] / "cards.py",
     PLUGINS["gateway_terminal"] / "tables.py",

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 import anyio
 from anyio.abc import TaskGroup
 from gateway_audit.log import audit_log
-from gateway_file.private_files import keep_private, no_room
 from gateway_serving.unexpected import log_unexpected
 
 from gateway_core.contract.component import BuildContext
 from gateway_core.contract.config_model import GatewayConfig
 from gateway_core.contract.errors import ConfigError, Fault, StartError
 from gateway_core.contract.loaded import Loaded
+from gateway_core.contract.private_files import keep_private, no_room
 from gateway_core.contract.services import GatewayView, RunningService
 
 from .applied import Applied, applied_dir

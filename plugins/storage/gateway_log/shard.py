@@ -14,10 +14,9 @@ from pathlib import Path
 from typing import Any, Literal, NoReturn
 from zlib import crc32
 
-from gateway_file.private_files import no_room
-
 from gateway_core.contract.errors import StartError, StorageError
 from gateway_core.contract.event import Event, position_of
+from gateway_core.contract.private_files import no_room
 
 from . import begins, damaged_cursors, epochs, given_up, meta, wal_file
 from .checksum import PRIME

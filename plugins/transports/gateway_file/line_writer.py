@@ -24,10 +24,9 @@ from gateway_cloudevents import json_text
 from gateway_core.contract.clock import Clock, Timer
 from gateway_core.contract.interfaces import DELIVERED, Outcome
 from gateway_core.contract.outcome import raised, short
+from gateway_core.contract.private_files import sync_directory as sync_directory
+from gateway_core.contract.private_files import sync_names, write_all
 from gateway_core.contract.shortage import is_shortage
-
-from .private_files import sync_directory as sync_directory
-from .private_files import sync_names, write_all
 
 log = logging.getLogger("tidegate.files")
 

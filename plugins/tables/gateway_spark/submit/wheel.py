@@ -19,7 +19,6 @@ PACKAGES = (
     "gateway_core",
     "gateway_basics",
     "gateway_cesql",
-    "gateway_file",
     "gateway_java",
     "gateway_log",
 )
