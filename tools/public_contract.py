@@ -19,7 +19,6 @@ MODULES = (
     PLUGINS["gateway_admin"] / "routes.py",
     PLUGINS["gateway_cloudevents"] / "bindings.py",
     PLUGINS["gateway_cloudevents"] / "event_json.py",
-    PLUGINS["gateway_cloudevents"] / "trace_headers.py",
     PLUGINS["gateway_http"] / "secrecy.py",
     PLUGINS["gateway_terminal"] / "cards.py",
     PLUGINS["gateway_terminal"] / "tables.py",

@@ -8,6 +8,8 @@ from base64 import b64decode
 from typing import Any
 from urllib.parse import quote, unquote_to_bytes
 
+from gateway_transport.event_formats import essence
+
 from gateway_core.contract.component import Binding
 from gateway_core.contract.errors import Refused
 from gateway_core.contract.event import Event, Message, text_of
@@ -16,7 +18,7 @@ from .bindings import own_headers, rule
 from .left_out import leave_out
 from .memory import Memory
 from .older import OlderHeaders
-from .values import URIS, essence, forbidden_character, uri_of_header
+from .values import URIS, forbidden_character, uri_of_header
 from .versions import V1_0, Version, spared, version_to_write
 
 CONTENT_TYPE = "content-type"  # a key among attribute names; the dash makes it unique

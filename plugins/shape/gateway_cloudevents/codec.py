@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from functools import lru_cache
 
+from gateway_transport.event_formats import essence
+
 from gateway_core.contract.component import Binding, BuildContext
 from gateway_core.contract.errors import Refused, StartError
 from gateway_core.contract.event import Event, Message
@@ -16,7 +18,7 @@ from .config import CloudEventsConfig
 from .content_coding import decoded
 from .jsonformat import JsonFormat
 from .memory import Memory
-from .values import charset, essence
+from .values import charset
 
 _PREFIX = "application/cloudevents"
 _STRUCTURED_HEADER = (b"content-type", b"application/cloudevents+json; charset=utf-8")

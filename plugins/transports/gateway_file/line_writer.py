@@ -19,7 +19,7 @@ from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import Protocol, TextIO
 
-from gateway_cloudevents import json_text
+from gateway_json import json_text
 
 from gateway_core.contract.clock import Clock, Timer
 from gateway_core.contract.interfaces import DELIVERED, Outcome

@@ -8,8 +8,8 @@ from collections.abc import Callable
 from urllib.parse import unquote, urlsplit
 
 from anyio.abc import TaskGroup
-from gateway_cloudevents import trace_headers
 from gateway_cloudevents.bindings import HTTP
+from gateway_transport import trace_headers
 from gateway_transport.client_tls import client_context
 
 from gateway_core.contract.component import BuildContext

@@ -6,8 +6,8 @@ from collections.abc import Callable, Container
 from functools import partial
 
 from gateway_access.gate import Gate
-from gateway_cloudevents.trace_headers import of_headers
 from gateway_serving.content_coding import decoded
+from gateway_transport.trace_headers import of_headers
 from gateway_transport.witness import Origin, Witness
 
 from gateway_core.contract.errors import Refused, TidegateError

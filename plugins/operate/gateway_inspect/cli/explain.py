@@ -12,8 +12,9 @@ import msgspec
 import typer
 from gateway_access.decisions import Sender
 from gateway_admin.client.remote import remote
-from gateway_cloudevents import event_json, json_text
+from gateway_cloudevents import event_json
 from gateway_http.cli.events import from_file
+from gateway_json import json_text
 
 from gateway_core.config.registry import Registry
 from gateway_core.contract.cli import common

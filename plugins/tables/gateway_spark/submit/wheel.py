@@ -20,6 +20,7 @@ PACKAGES = (
     "gateway_basics",
     "gateway_cesql",
     "gateway_java",
+    "gateway_json",
     "gateway_log",
 )
 # Worker processes that read the log also need these; a job that reads Kafka only needs PySpark.

@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 import typer
-from gateway_cloudevents import event_json, json_text
+from gateway_cloudevents import event_json
 from gateway_cloudevents.jsonformat import JsonFormat
+from gateway_json import json_text
 
 from gateway_core.contract.cli.common import CommandError
 from gateway_core.contract.errors import Refused
