@@ -10,7 +10,7 @@ from pathlib import Path
 
 import httpx
 import pytest
-from gateway_http.secrecy import shown_url
+from gateway_options.secrecy import shown_url
 from gateway_testing import GatewayProcess, Subscriber
 
 from tests.ledger import body_of, headers

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import httpx
 import pytest
-from gateway_http.secrecy import without
+from gateway_options.secrecy import without
 from gateway_testing.process import GatewayProcess
 from gateway_testing.subscriber import Answer, Received, Subscriber
 

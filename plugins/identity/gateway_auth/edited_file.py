@@ -10,7 +10,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TypeVar
 
-from gateway_transport.renewed import Renewed
+from gateway_options.renewed import Renewed
 
 from gateway_core.contract.errors import StartError, TidegateError
 from gateway_core.contract.files import read_regular

@@ -16,7 +16,6 @@ from urllib.parse import parse_qs
 import anyio
 from anyio.abc import TaskGroup
 from gateway_audit.log import AuditLog
-from gateway_http.tls import ServerTls
 from gateway_serving.asgi import (
     AsgiServer,
     ClientDisconnected,
@@ -29,6 +28,7 @@ from gateway_serving.asgi import (
     stream,
 )
 from gateway_serving.limits import ListenerLimits
+from gateway_serving.tls import ServerTls
 from gateway_serving.unexpected import log_unexpected
 
 from gateway_core.contract.component import OwnMetric

@@ -8,7 +8,7 @@ from typing import Any
 from urllib.parse import unquote
 
 from gateway_admin.roles import Role
-from gateway_http.secrecy import names_credential
+from gateway_options.secrecy import names_credential
 from gateway_transport.witness import Origin
 
 from gateway_core.contract.event import Event

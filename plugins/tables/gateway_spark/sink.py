@@ -11,7 +11,7 @@ from urllib.parse import quote
 import anyio
 import msgspec
 from anyio.abc import TaskGroup
-from gateway_http.secrecy import shown_url
+from gateway_options.secrecy import shown_url
 
 from gateway_core.contract.component import BuildContext
 from gateway_core.contract.errors import StartError

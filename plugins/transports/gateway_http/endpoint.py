@@ -6,7 +6,9 @@ from collections.abc import Callable, Container
 from functools import partial
 
 from gateway_access.gate import Gate
+from gateway_serving import responses
 from gateway_serving.content_coding import decoded
+from gateway_serving.responses import Response
 from gateway_transport.trace_headers import of_headers
 from gateway_transport.witness import Origin, Witness
 
@@ -14,9 +16,6 @@ from gateway_core.contract.errors import Refused, TidegateError
 from gateway_core.contract.event import Event, Message
 from gateway_core.contract.identity import Identity
 from gateway_core.contract.interfaces import Accepted, Codec, Intake
-
-from . import responses
-from .responses import Response
 
 Accept = Callable[[Message, Accepted, "Identity | None"], None]
 

@@ -15,15 +15,14 @@ import asyncio
 import re
 
 import httptools
-from gateway_serving import content_coding
+from gateway_serving import content_coding, responses
 from gateway_serving.content_coding import UnknownCoding
+from gateway_serving.responses import Response
 
 from gateway_core.contract.event import Message
 
-from . import responses
 from .endpoint import Endpoint, Routes, decide, method_refused
 from .listener import HttpListener
-from .responses import Response
 
 _SPECIAL = frozenset((b"host", b"connection", b"upgrade", b"expect", b"transfer-encoding", b"content-encoding"))
 _TOKEN = rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+"

@@ -9,10 +9,10 @@ from uuid import uuid4
 
 import anyio
 from anyio.abc import TaskGroup
-from gateway_transport.client_tls import client_context
+from gateway_options.client_tls import client_context
+from gateway_options.template import name_of
 from gateway_transport.connection import Connection, Rejected
 from gateway_transport.messages import writer
-from gateway_transport.template import name_of
 
 from gateway_core.contract.clock import Timer
 from gateway_core.contract.component import BuildContext

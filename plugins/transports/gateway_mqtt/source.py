@@ -11,7 +11,7 @@ from uuid import uuid4
 
 import anyio
 from anyio.abc import TaskGroup
-from gateway_transport.client_tls import client_context
+from gateway_options.client_tls import client_context
 from gateway_transport.connection import Connection, Rejected, leaf
 from gateway_transport.handover import Handover
 from gateway_transport.messages import reader

@@ -7,9 +7,9 @@ from urllib.parse import quote
 
 import anyio
 from anyio.abc import TaskGroup
+from gateway_options.template import name_of
 from gateway_transport.connection import Connection
 from gateway_transport.messages import writer
-from gateway_transport.template import name_of
 from pamqp import commands as amqp
 
 from gateway_core.contract.component import BuildContext
