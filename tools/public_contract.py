@@ -19,7 +19,7 @@ PACKAGES = (
 MODULES = (
     PLUGINS["gateway_access"] / "config.py",
     PLUGINS["gateway_access"] / "gate.py",
-    PLUGINS["gateway_admin"] / "routes.py",
+    PLUGINS["gateway_api"] / "routes.py",
     PLUGINS["gateway_cloudevents"] / "bindings.py",
     PLUGINS["gateway_cloudevents"] / "event_json.py",
     PLUGINS["gateway_terminal"] / "cards.py",

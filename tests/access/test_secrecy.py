@@ -15,7 +15,7 @@ from typing import Any, get_args
 from urllib.parse import quote
 
 import pytest
-from gateway_admin.shown import shown
+from gateway_api.shown import shown
 from gateway_inspect.explain import explain
 from gateway_inspect.graph.svg import svg
 from gateway_inspect.graph.text import dot, mermaid

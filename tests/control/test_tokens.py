@@ -12,7 +12,7 @@ from pathlib import Path
 
 import httpx
 import pytest
-from gateway_admin.tokens import Holder, Tokens, derived, read_token, token_file, write_token
+from gateway_api.tokens import Holder, Tokens, derived, read_token, token_file, write_token
 from gateway_testing import GatewayProcess
 
 CONFIG = 'brokers: {default: {ingress: [{http: {listen: "127.0.0.1:0"}}]}}\n'

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
+from gateway_api.routes import Model
 from pydantic import Field, create_model
 
 from gateway_core.contract.record import Record, fields
 from gateway_core.contract.status import BridgeStatus, BrokerStatus, TriggerStatus
-
-from .routes import Model
 
 
 class FaultDocument(Model):

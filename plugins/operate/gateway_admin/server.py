@@ -15,6 +15,7 @@ from urllib.parse import parse_qs
 
 import anyio
 from anyio.abc import TaskGroup
+from gateway_api.routes import Answer, Problem, Request, Route
 from gateway_audit.log import AuditLog
 from gateway_serving.asgi import (
     AsgiServer,
@@ -39,7 +40,6 @@ from .callers import Caller, Callers, Nobody, local_user_name
 from .certificate import certificate
 from .guard import MAX_BODY, Guard, LocalGuard, check_body, check_forgery, check_role, exposed
 from .router import Router
-from .routes import Answer, Problem, Request, Route
 from .watching import Status, described, watching_routes
 
 log = logging.getLogger("tidegate.admin")

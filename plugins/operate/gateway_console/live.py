@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from inspect import isawaitable
 
 import anyio
-from gateway_admin.routes import Answer, Handler, Problem, Request, Route, Text
+from gateway_api.routes import Answer, Handler, Problem, Request, Route, Text
 from gateway_inspect.tap.stream import MEDIA
 
 from .page import ROOT, tell

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 from urllib.parse import unquote
 
-from gateway_admin.roles import Role
+from gateway_api.roles import Role
 from gateway_options.secrecy import names_credential
 from gateway_transport.witness import Origin
 

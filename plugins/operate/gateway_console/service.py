@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from anyio.abc import TaskGroup
-from gateway_admin.routes import Route
+from gateway_api.routes import Route
 
 from gateway_core.contract.errors import StartError
 from gateway_core.contract.services import GatewayView, RunningService, Stream

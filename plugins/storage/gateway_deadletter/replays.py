@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any
 import anyio
 from anyio import to_thread
 from anyio.abc import TaskGroup
-from gateway_admin.routes import Problem
+from gateway_api.routes import Problem
 from gateway_audit.log import audit_log
 
 from gateway_core.contract.capabilities import FindsGivenUp, GivenUp

@@ -6,18 +6,15 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from gateway_terminal.tables import print_table
+from gateway_api.client.running import connected, fetch_document, read_status
+from gateway_terminal.status_line import headline
+from gateway_terminal.tables import Table, print_table
 
 from gateway_core.contract.cli import common
 from gateway_core.contract.cli.exit_codes import OK
 from gateway_core.contract.one_line import one_line
 from gateway_core.contract.record import Record
 from gateway_core.contract.status import DeliveryStatus, Entry, GatewayStatus, TriggerStatus
-
-from ..client.running import connected, fetch_document, read_status
-
-Table = tuple[str, Sequence[str], list[list[str]]]
-"""Title, columns, rows."""
 
 
 def show_status(admin: str | None, data_dir: Path | None, *, as_json: bool) -> int:
@@ -33,18 +30,6 @@ def show_status(admin: str | None, data_dir: Path | None, *, as_json: bool) -> i
         print()
         print_table(title, columns, rows)
     return OK
-
-
-def headline(status: GatewayStatus) -> str:
-    """One line about the process, and the errors of its config if there are any."""
-    ready = "ready" if status.ready else "NOT READY"
-    workers = f", {status.workers} workers" if status.workers > 1 else ""
-    line = f"tidegate {status.version}  {ready}  pid {status.pid}{workers}  up {_span(status.uptime_s)}"
-    fault = status.config.error
-    lines = [line, f"the config has errors, the previous one is still in force:\n{fault}"] if fault else [line]
-    for broker in status.brokers:
-        lines += [f"broker {broker.name}: {text}" for text in broker.channel.details.get("faults", {}).values()]
-    return "\n".join(lines)
 
 
 def tables(status: GatewayStatus) -> Iterator[Table]:
@@ -123,10 +108,3 @@ def _texts(record: Record, *names: str) -> list[str]:
 
 def _text(value: Any) -> str:
     return "" if value is None else str(value)
-
-
-def _span(seconds: float) -> str:
-    minutes, s = divmod(int(seconds), 60)
-    hours, m = divmod(minutes, 60)
-    days, h = divmod(hours, 24)
-    return f"{days}d {h}h" if days else f"{h}h {m}m" if h else f"{m}m {s}s" if m else f"{s}s"

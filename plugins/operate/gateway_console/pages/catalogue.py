@@ -8,8 +8,8 @@ from collections.abc import Callable
 from typing import Any
 from urllib.parse import urlencode
 
-from gateway_admin.routes import JSON, YAML, Answer, Problem, Request, Route, Text
-from gateway_admin.shown import as_yaml
+from gateway_api.routes import JSON, YAML, Answer, Problem, Request, Route, Text
+from gateway_api.shown import as_yaml
 from gateway_cloudevents import event_json
 from gateway_inspect.explain import explain
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 from zlib import crc32
 
-from gateway_admin.routes import Answer, Request, Route
+from gateway_api.routes import Answer, Request, Route
 from gateway_inspect.graph.topology import Topology, topology
 
 from ..context import Console

@@ -11,9 +11,9 @@ from typing import Any
 import msgspec
 import typer
 from gateway_access.decisions import Sender
-from gateway_admin.client.remote import remote
+from gateway_api.client.remote import remote
 from gateway_cloudevents import event_json
-from gateway_http.cli.events import from_file
+from gateway_cloudevents.event_files import from_file
 from gateway_json import json_text
 
 from gateway_core.config.registry import Registry

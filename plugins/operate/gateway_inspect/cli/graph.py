@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import typer
-from gateway_admin.client.remote import remote
+from gateway_api.client.remote import remote
 
 from gateway_core.contract.cli import common
 from gateway_core.contract.cli.exit_codes import OK
