@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from gateway_api.routes import Request, Route
-from gateway_audit.log import AuditLog
+from gateway_audit_log.log import AuditLog
 
 from .callers import Caller
 

@@ -16,7 +16,7 @@ from urllib.parse import parse_qs
 import anyio
 from anyio.abc import TaskGroup
 from gateway_api.routes import Answer, Problem, Request, Route
-from gateway_audit.log import AuditLog
+from gateway_audit_log.log import AuditLog
 from gateway_serving.asgi import (
     AsgiServer,
     ClientDisconnected,

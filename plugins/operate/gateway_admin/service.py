@@ -12,7 +12,7 @@ from anyio.abc import TaskGroup
 from gateway_api.discovery import announce, listen, socket_path, withdraw
 from gateway_api.routes import Route, ServiceRoutes
 from gateway_api.tokens import Tokens
-from gateway_audit.log import audit_log
+from gateway_audit_log.log import audit_log
 from gateway_serving.unexpected import log_unexpected
 
 from gateway_core.contract.component import BuildContext

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 import httpx
 import typer
 from gateway_api.client.running import addresses
-from gateway_audit.log import Result, record_command
+from gateway_audit_log.log import Result, record_command
 from gateway_cloudevents import event_json
 from gateway_http.cli.post import STRUCTURED, binary, check_url, client, given_headers, post
 from gateway_http.cli.tls_files import Files, tls_of
