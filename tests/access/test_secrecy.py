@@ -24,7 +24,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel
 
-from gateway_core.cli.offline import built_offline
+from gateway_core.cli.offline import OfflineRegistry, build_with
 from gateway_core.config.load import load_all
 from gateway_core.config.registry import Registry
 from gateway_core.contract.capabilities import Connecting
@@ -281,7 +281,7 @@ def _seen(folder: Path, config: dict[str, Any], env: dict[str, str]) -> dict[str
     options: list[Any] = [ref.options for ref in _refs(loaded.config)]
     found["ends"] = " ".join(one.end for one in options if isinstance(one, Connecting))
     try:
-        built = built_offline(loaded.config, registry)
+        built = build_with(loaded.config, OfflineRegistry(registry), SystemClock())
     except Exception as e:
         found["staged"] = f"{type(e).__name__}: {e}"
         return found

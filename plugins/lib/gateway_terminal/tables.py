@@ -17,7 +17,7 @@ GAP = 2
 ROOM = 24
 """A column of long texts that would get fewer cells than this is shown below each row."""
 
-Table = tuple[str, Sequence[str], list[list[str]]]
+TableRows = tuple[str, Sequence[str], list[list[str]]]
 """Title, columns, rows."""
 
 

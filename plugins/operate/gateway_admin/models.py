@@ -48,7 +48,7 @@ class ConditionDocument(Model):
     """When `status` last changed, to the second (RFC 3339)."""
 
 
-class Origin(Model):
+class DefinedIn(Model):
     """Where a trigger is defined."""
 
     file: str
@@ -65,7 +65,7 @@ class Metadata(Model):
     """Counts the changes of `spec` since the gateway's start, from 1."""
     id: str
     """Its name in this API and in `tidegate status`: the name, prefixed with a namespace other than `default`."""
-    origin: Origin | None = None
+    origin: DefinedIn | None = None
 
 
 class Address(Model):

@@ -16,7 +16,7 @@ from gateway_transport.connection import Connection, Rejected, leaf
 from gateway_transport.handover import Handover
 from gateway_transport.messages import reader
 from gateway_transport.not_an_event import handle, wrapped
-from gateway_transport.witness import Origin, Witness
+from gateway_transport.witness import MessageOrigin, Witness
 
 from gateway_core.contract.component import BuildContext
 from gateway_core.contract.errors import Refused
@@ -201,7 +201,7 @@ class MqttSource:
         else:
             self._mark(event, message.topic)
             if self._witness is not None:
-                self._witness((event,), Origin(f"topic {message.topic}", message.headers))
+                self._witness((event,), MessageOrigin(f"topic {message.topic}", message.headers))
             handover.take(event, token)
         message.payload = b""  # the token needs no second copy of what the event has
         if handover.held >= 2 * self._options.receive_maximum or handover.full:

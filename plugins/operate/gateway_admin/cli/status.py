@@ -8,7 +8,7 @@ from typing import Any
 
 from gateway_api.client.running import connected, fetch_document, read_status
 from gateway_terminal.status_line import headline
-from gateway_terminal.tables import Table, print_table
+from gateway_terminal.tables import TableRows, print_table
 
 from gateway_core.contract.cli import common
 from gateway_core.contract.cli.exit_codes import OK
@@ -32,7 +32,7 @@ def show_status(admin: str | None, data_dir: Path | None, *, as_json: bool) -> i
     return OK
 
 
-def tables(status: GatewayStatus) -> Iterator[Table]:
+def tables(status: GatewayStatus) -> Iterator[TableRows]:
     """The tables of all sections with entries."""
     if brokers := status.brokers:
         rows = [
@@ -55,7 +55,7 @@ def tables(status: GatewayStatus) -> Iterator[Table]:
         yield _with_reasons(_with_retries(("Bridges", columns, rows), bridges), bridges)
 
 
-def _readers(triggers: Sequence[TriggerStatus]) -> Iterator[Table]:
+def _readers(triggers: Sequence[TriggerStatus]) -> Iterator[TableRows]:
     """Subscribers that read the channel themselves (Spark): their progress and last error."""
     columns = ["reader", "state", "rows", "quarantined", "rows/s", "batch s", "lag", "by partition", "restarts"]
     columns += ["last error", "interface"]
@@ -81,7 +81,7 @@ def _condition(entry: Entry) -> list[str]:
     return [entry.name, "yes" if entry.ready else "no"]
 
 
-def _with_retries(table: Table, entries: Sequence[DeliveryStatus]) -> Table:
+def _with_retries(table: TableRows, entries: Sequence[DeliveryStatus]) -> TableRows:
     """The table, with columns for how long events are retried, and after what waits, if any has failed."""
     if all(entry.longest_wait_s is None for entry in entries):
         return table
@@ -93,7 +93,7 @@ def _with_retries(table: Table, entries: Sequence[DeliveryStatus]) -> Table:
     return title, [*columns, "retried until", "longest wait"], [[*a, *b] for a, b in zip(rows, more, strict=True)]
 
 
-def _with_reasons(table: Table, entries: Sequence[Entry]) -> Table:
+def _with_reasons(table: TableRows, entries: Sequence[Entry]) -> TableRows:
     """The table, with a column for the reason if something is not ready, or works in part only."""
     if not any(entry.reason for entry in entries):
         return table

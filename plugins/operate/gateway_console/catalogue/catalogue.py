@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
 
-from .counter import Seen
+from .counter import SeenEvents
 from .shape import Budget, Shape
 
 MOST_TYPES = 500
@@ -112,7 +112,7 @@ class Catalogue:
         self.others = 0
         """Events that are counted nowhere else: of too many or too long types and sources."""
 
-    def feed(self, seen: Seen) -> None:
+    def feed(self, seen: SeenEvents) -> None:
         """Adds what a worker has seen."""
         self.others += seen.others
         for broker, type_, source, count, last_ns in seen.counts:

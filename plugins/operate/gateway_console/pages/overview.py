@@ -12,7 +12,7 @@ from ..context import Console
 from ..drawing import dead_letters, drawing
 from ..figures import Figure, Now
 from ..health import about, healths, troubles
-from ..live import Parts, live
+from ..live import LiveParts, live
 from ..page import fragment, html, page, render
 from ..scope import Chosen, Scope, chosen, drawn
 
@@ -82,7 +82,7 @@ def routes(console: Console) -> list[Route]:
         }
         return html(render(_TEMPLATE, request, **values))
 
-    def parts(request: Request) -> Parts:
+    def parts(request: Request) -> LiveParts:
         current = now()
         scope = _scope(request)
         selected = shape.chosen(scope, current)
