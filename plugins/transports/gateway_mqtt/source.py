@@ -12,7 +12,7 @@ from uuid import uuid4
 import anyio
 from anyio.abc import TaskGroup
 from gateway_options.client_tls import client_context
-from gateway_transport.connection import Connection, Rejected, leaf
+from gateway_transport.connection import Connection, Rejected, leaf, lost
 from gateway_transport.handover import Handover
 from gateway_transport.messages import reader
 from gateway_transport.not_an_event import handle, wrapped
@@ -25,7 +25,6 @@ from gateway_core.contract.interfaces import Intake
 from gateway_core.contract.normal_form import without_names
 from gateway_core.contract.one_line import one_line
 
-from . import own_metrics
 from .binding import STRUCTURED, Publish, binding
 from .client import MqttClient
 from .config import MqttSourceConfig
@@ -257,7 +256,7 @@ class MqttSource:
 
     def metrics(self) -> dict[str, float]:
         """See `gateway_core.contract.capabilities.Measured`."""
-        return {own_metrics.LOST.name: self._connection.losses}
+        return lost("mqtt", self._connection.losses)
 
     def info(self) -> dict[str, Any]:
         """`lag` counts the messages that the server has sent and that are not safe yet: it does not say how many still
