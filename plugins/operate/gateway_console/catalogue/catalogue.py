@@ -10,8 +10,9 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
 
+from gateway_schema.inferred import Budget, Shape
+
 from .counter import SeenEvents
-from .shape import Budget, Shape
 
 MOST_TYPES = 500
 MOST_SOURCES = 2000
