@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gateway_admin.routes import OffersRoutes, Route
+from gateway_api.routes import OffersRoutes, Route
 
 from gateway_core.contract.services import GatewayView
 

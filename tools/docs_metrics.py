@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from textwrap import fill
 
-from gateway_admin.metric_table import METRICS, PARTS, Metric, Part
+from gateway_admin.metric_table import METRICS, PARTS, MeasuredKind, Metric
 from gateway_admin.own_metrics import declared
 
 from gateway_core.contract.configs import installed
@@ -39,7 +39,7 @@ def metrics() -> list[str]:
     return lines
 
 
-def _part(part: Part) -> list[str]:
+def _part(part: MeasuredKind) -> list[str]:
     labels = f"Labels: {', '.join(f'`{label}`' for label in part.labels)}." if part.labels else "No labels."
     head = [
         "",

@@ -17,7 +17,7 @@ import docs_proof
 import docs_transports
 import typer
 from code_map import code_map
-from gateway_admin import routes
+from gateway_api import routes
 from gateway_inspect.schema import whole_model
 from oldest import oldest
 from public_contract import public_contract

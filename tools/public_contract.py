@@ -12,16 +12,16 @@ from pathlib import Path
 
 from tests.tree import CORE, PLUGINS, module_path
 
-PACKAGES = (CORE / "contract", PLUGINS["gateway_testing"], PLUGINS["gateway_transport"])
+PACKAGES = (
+    CORE / "contract",
+    *(PLUGINS[f"gateway_{name}"] for name in ("testing", "options", "signing", "transport")),
+)
 MODULES = (
     PLUGINS["gateway_access"] / "config.py",
     PLUGINS["gateway_access"] / "gate.py",
-    PLUGINS["gateway_admin"] / "routes.py",
+    PLUGINS["gateway_api"] / "routes.py",
     PLUGINS["gateway_cloudevents"] / "bindings.py",
     PLUGINS["gateway_cloudevents"] / "event_json.py",
-    PLUGINS["gateway_cloudevents"] / "trace_headers.py",
-    PLUGINS["gateway_file"] / "private_files.py",
-    PLUGINS["gateway_http"] / "secrecy.py",
     PLUGINS["gateway_terminal"] / "cards.py",
     PLUGINS["gateway_terminal"] / "tables.py",
 )

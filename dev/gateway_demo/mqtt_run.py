@@ -36,7 +36,7 @@ _FACTS = "SELECT id, sha2(data_raw, 256) AS digest, shard, position FROM reading
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class TableFindings:
     """What Spark found in the table."""
 
     airports: list[Any]
@@ -151,7 +151,7 @@ class SensorDemo(Demo):
         changed = [id for id, digest in self._alarms.items() if id in accepted and accepted[id].digest != digest]
         yield Check("alarms", f"{len(self._alarms):,} payloads, {len(changed)} not byte for byte", not changed)
 
-    def _ask(self) -> Found:
+    def _ask(self) -> TableFindings:
         from gateway_spark.query import session
 
         spark = session(app="tidegate-demo")
@@ -162,10 +162,10 @@ class SensorDemo(Demo):
         finally:
             spark.stop()
         rows = list(zip(*(columns[c] for c in ("id", "digest", "shard", "position")), strict=True))
-        return Found(airports, TableFacts(rows))
+        return TableFindings(airports, TableFacts(rows))
 
 
-def _show(console: Console, found: Found) -> None:
+def _show(console: Console, found: TableFindings) -> None:
     table = Table(title="Weather by airport", title_justify="left")
     for name in ("airport", "readings", "coldest °F", "warmest °F", "gust mph", "rain in"):
         table.add_column(name, justify="left" if name == "airport" else "right")

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from gateway_core.contract.errors import StartError
 
-from .program import Found, Program
+from .program import FoundProgram, Program
 from .server import HOST, START_S, Server, exchange
 
 _CONNECT = b"\x10\x0c\x00\x04MQTT\x04\x02\x00\x05\x00\x00"  # 3.1.1, without a client id and credentials
@@ -49,7 +49,7 @@ class Mosquitto(Server):
                 lines += [f"cafile {self._tls.client_ca}", "require_certificate true"]
         self._written("mosquitto.conf", "\n".join([*lines, self._settings, ""]))
 
-    def command(self, found: Found) -> Sequence[str]:
+    def command(self, found: FoundProgram) -> Sequence[str]:
         return [str(found.path), "-c", str(self.folder / "mosquitto.conf")]
 
     def answers(self) -> bool:

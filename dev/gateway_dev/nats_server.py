@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 
-from .program import Found, Program
+from .program import FoundProgram, Program
 from .server import HOST, Server, exchange
 
 
@@ -39,7 +39,7 @@ class NatsServer(Server):
         """The same as the plain one: a client that asks for TLS gets it."""
         return self.port
 
-    def command(self, found: Found) -> Sequence[str]:
+    def command(self, found: FoundProgram) -> Sequence[str]:
         return [str(found.path), "-c", str(self.folder / "nats.conf")]
 
     def answers(self) -> bool:

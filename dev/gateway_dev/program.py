@@ -37,7 +37,7 @@ class Program:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class FoundProgram:
     """A program that was found: its file, its version (may be empty), and where it comes from. `root` is the folder
     into which Debian's packages were unpacked; `env` is what the program needs in its environment."""
 
@@ -48,10 +48,10 @@ class Found:
     env: Mapping[str, str] = field(default_factory=dict)
 
 
-def installed(program: Program, env: Mapping[str, str] | None = None) -> Found | None:
+def installed(program: Program, env: Mapping[str, str] | None = None) -> FoundProgram | None:
     """The program on PATH, then in the folders of servers, then in the wheel, then unpacked before; None if there is
     none. If all are older than `newest_from`, the newest."""
-    seen: list[Found] = []
+    seen: list[FoundProgram] = []
     for found in _places(program, os.environ if env is None else env):
         if _number(found.version) >= program.newest_from:
             return found
@@ -59,7 +59,7 @@ def installed(program: Program, env: Mapping[str, str] | None = None) -> Found |
     return max(seen, key=lambda found: _number(found.version), default=None)
 
 
-def find(program: Program, env: Mapping[str, str] | None = None) -> Found:
+def find(program: Program, env: Mapping[str, str] | None = None) -> FoundProgram:
     """The program; unpacks Debian's packages if this machine has no other. Raises `Missing`."""
     env = os.environ if env is None else env
     if found := installed(program, env):
@@ -82,13 +82,13 @@ def find(program: Program, env: Mapping[str, str] | None = None) -> Found:
     )
 
 
-def _places(program: Program, env: Mapping[str, str]) -> list[Found]:
-    found: list[Found] = []
+def _places(program: Program, env: Mapping[str, str]) -> list[FoundProgram]:
+    found: list[FoundProgram] = []
     path = os.pathsep.join([env.get("PATH", ""), *FOLDERS])
     if on_path := shutil.which(program.name, path=path):
-        found.append(Found(Path(on_path), _version(program, Path(on_path), {}), "PATH"))
+        found.append(FoundProgram(Path(on_path), _version(program, Path(on_path), {}), "PATH"))
     if program.wheel and (file := _from_wheel(program.wheel, program.name)):
-        found.append(Found(file, _version(program, file, {}), f"{program.wheel} from PyPI"))
+        found.append(FoundProgram(file, _version(program, file, {}), f"{program.wheel} from PyPI"))
     if not found and (root := debian.unpacked(program.package, env)) and (one := _unpacked(program, root)):
         found.append(one)
     return found
@@ -103,12 +103,12 @@ def _from_wheel(wheel: str, name: str) -> Path | None:
     return None
 
 
-def _unpacked(program: Program, root: Path) -> Found | None:
+def _unpacked(program: Program, root: Path) -> FoundProgram | None:
     env = debian.environment(root)
     for folder in ("usr/sbin", "usr/bin", "usr/lib/rabbitmq/bin"):
         file = root / folder / program.name
         if file.exists():
-            return Found(file, _version(program, file, env), "Debian's packages", root, env)
+            return FoundProgram(file, _version(program, file, env), "Debian's packages", root, env)
     return None
 
 

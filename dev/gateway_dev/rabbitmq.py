@@ -16,7 +16,7 @@ from gateway_java.ports import is_free
 
 from gateway_core.contract.errors import StartError
 
-from .program import Found, Missing, Program
+from .program import FoundProgram, Missing, Program
 from .server import HOST, Server, exchange
 
 _HEADER = b"AMQP\x00\x00\x09\x01"
@@ -94,7 +94,7 @@ class RabbitMq(Server):
         if root := self._unpacked_erlang:
             self._write_erl(root)
 
-    def command(self, found: Found) -> Sequence[str]:
+    def command(self, found: FoundProgram) -> Sequence[str]:
         return [str(self._home / "sbin" / "rabbitmq-server")]
 
     def environment(self) -> Mapping[str, str]:
@@ -152,7 +152,7 @@ class RabbitMq(Server):
         if not (self._epmd_port and self._dist_port):
             raise StartError("can't start RabbitMQ: no free ports for Erlang")
 
-    def _begin(self, found: Found) -> None:
+    def _begin(self, found: FoundProgram) -> None:
         epmd = next((p for p in self._programs("epmd") if p.exists()), None)
         if epmd is None:
             raise Missing(f"RabbitMQ needs Erlang's epmd, and there is none in {self._erlang}")

@@ -13,7 +13,7 @@ from typing import Any
 
 from gateway_core.contract.errors import StartError
 
-from .program import Found, Program
+from .program import FoundProgram, Program
 from .server import HOST, Server
 
 _OURS = "tidegate-dev"  # the user that changes the others
@@ -55,7 +55,7 @@ class RedisServer(Server):
             self._known = set(self.users)
         self._written("redis.conf", "\n".join([*lines, self._settings, ""]))
 
-    def command(self, found: Found) -> Sequence[str]:
+    def command(self, found: FoundProgram) -> Sequence[str]:
         return [str(found.path), str(self.folder / "redis.conf")]
 
     def answers(self) -> bool:

@@ -20,7 +20,7 @@ from gateway_java.ports import free_ports, is_free
 
 from gateway_core.contract.errors import StartError
 
-from .program import Found, Program, find
+from .program import FoundProgram, Program, find
 
 HOST = "127.0.0.1"
 STOP_S = 30.0
@@ -66,7 +66,7 @@ class Server:
         free = iter(free_ports(5))
         self.port = port or next(free)
         self._more_ports = list(free)
-        self._found: Found | None = None
+        self._found: FoundProgram | None = None
         self._child: Child | None = None
 
     # -- where it is
@@ -96,7 +96,7 @@ class Server:
         return self.found.version
 
     @property
-    def found(self) -> Found:
+    def found(self) -> FoundProgram:
         """Its program. Raises `Missing`."""
         if self._found is None:
             self._found = find(self.program)
@@ -202,7 +202,7 @@ class Server:
         """Writes the server's own config files."""
         raise NotImplementedError
 
-    def command(self, found: Found) -> Sequence[str]:
+    def command(self, found: FoundProgram) -> Sequence[str]:
         """The command that runs the server in the foreground."""
         raise NotImplementedError
 
@@ -229,7 +229,7 @@ class Server:
     def _said(self, text: str) -> int:
         return self.log.read_text(errors="replace").count(text)
 
-    def _begin(self, found: Found) -> None:
+    def _begin(self, found: FoundProgram) -> None:
         self._child = self._run(self.command(found))
 
     def _run(self, command: Sequence[str]) -> Child:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from .mosquitto import Mosquitto
 from .nats_server import NatsServer
-from .program import Found, Missing
+from .program import FoundProgram, Missing
 from .rabbitmq import RabbitMq
 from .redis_server import RedisServer
 from .server import Server, Tls
@@ -27,4 +27,4 @@ redis = RedisServer
 ALL: dict[str, type[Server]] = {"mqtt": mqtt, "nats": nats, "rabbitmq": rabbitmq, "redis": redis}
 """The servers by the name of their transport."""
 
-__all__ = ["ALL", "Found", "Missing", "Server", "Tls", "mqtt", "nats", "rabbitmq", "redis"]
+__all__ = ["ALL", "FoundProgram", "Missing", "Server", "Tls", "mqtt", "nats", "rabbitmq", "redis"]

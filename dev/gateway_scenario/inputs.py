@@ -36,7 +36,7 @@ def messages(send: SendConfig, number: int, folder: Path) -> Iterator[Message]:
 
 
 def _texts(file: Path) -> Iterator[bytes]:
-    from gateway_http.cli.events import from_file
+    from gateway_cloudevents.event_files import from_file
 
     yield from from_file(file)
 

@@ -9,15 +9,15 @@ from typing import Any
 
 from gateway_cloudevents import event_json
 
+from gateway_core.cli.offline import build_with
 from gateway_core.config.registry import Registry
 from gateway_core.contract.capabilities import Reading
 from gateway_core.contract.config_model import GatewayConfig
 from gateway_core.contract.errors import Refused
 from gateway_core.contract.event import Event, Message
-from gateway_core.contract.settings import Settings
 from gateway_core.delivery import Subscription
 from gateway_core.pipeline.broker import Trigger
-from gateway_core.runtime.build import Builder, Built
+from gateway_core.runtime.build import Built
 
 from .inputs import messages
 from .model import ScenarioConfig, SendConfig
@@ -37,9 +37,7 @@ class Played:
 
 def staged(config: GatewayConfig, registry: Registry, stage: Stage) -> Built:
     """A config's gateway without anything outside the process: no network, no files, no observers."""
-    quiet = config.model_copy(update={"observers": []})
-    settings = Settings(data_dir=Path("tidegate-data"), workers=1)
-    return Builder(quiet, settings, StagedRegistry(registry, stage), stage.clock).build()
+    return build_with(config, StagedRegistry(registry, stage), stage.clock)
 
 
 def play(config: GatewayConfig, registry: Registry, scenario: ScenarioConfig, folder: Path) -> Played:

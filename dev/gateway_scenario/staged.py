@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
+from gateway_core.cli.offline import OfflineRegistry
 from gateway_core.config.registry import Registry
 from gateway_core.contract.component import BuildContext, ComponentRef
 from gateway_core.contract.interfaces import ReadingSink
@@ -15,20 +15,18 @@ from .sinks import FakeReader, RecordingDeadLetter, RecordingSink, ScriptedRemot
 from .stage import Stage
 
 
-class StagedRegistry(Registry):
+class StagedRegistry(OfflineRegistry):
     """The same components as another registry, built for a stage. It builds the real components, since constructors
     connect to nothing, to find out what they would send and read. A sink that wraps another one (a function's) stays
     real around the double of that one.
     """
 
     def __init__(self, real: Registry, stage: Stage) -> None:
-        vars(self).update(vars(real))
-        self.admissions = []  # a scenario's events have no sender
+        super().__init__(real)
         self._stage = stage
         self._replaced = 0
 
     def build(self, ref: ComponentRef, context: BuildContext) -> Any:
-        context = replace(context, offline=True)
         if ref.kind in ("sink", "dead_letter"):
             return self._sink(ref, context)
         real = super().build(ref, context)

@@ -10,7 +10,7 @@ the gateway does not trace, and then nothing here is called: these steps are put
 The way of `Event.trace`: a source sets what came in the headers; `traced_intake` lets the tracer put the
 gateway's own context in its place; the channel stores it with the event; `traced_send` gives each attempt a copy of the
 event with a context of its own, which the sink writes into headers.
-`gateway_cloudevents.trace_headers` reads and writes those headers.
+`gateway_transport.trace_headers` reads and writes those headers.
 """
 
 from __future__ import annotations

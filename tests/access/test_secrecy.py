@@ -15,17 +15,16 @@ from typing import Any, get_args
 from urllib.parse import quote
 
 import pytest
-from gateway_admin.shown import shown
+from gateway_api.shown import shown
 from gateway_inspect.explain import explain
 from gateway_inspect.graph.svg import svg
 from gateway_inspect.graph.text import dot, mermaid
 from gateway_inspect.graph.topology import topology
-from gateway_scenario.play import staged
-from gateway_scenario.stage import Stage
 from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel
 
+from gateway_core.cli.offline import OfflineRegistry, build_with
 from gateway_core.config.load import load_all
 from gateway_core.config.registry import Registry
 from gateway_core.contract.capabilities import Connecting
@@ -282,7 +281,7 @@ def _seen(folder: Path, config: dict[str, Any], env: dict[str, str]) -> dict[str
     options: list[Any] = [ref.options for ref in _refs(loaded.config)]
     found["ends"] = " ".join(one.end for one in options if isinstance(one, Connecting))
     try:
-        built = staged(loaded.config, registry, Stage())
+        built = build_with(loaded.config, OfflineRegistry(registry), SystemClock())
     except Exception as e:
         found["staged"] = f"{type(e).__name__}: {e}"
         return found

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from gateway_audit.log import audit_log
+from gateway_audit_log.log import audit_log
 
 
 def audit(data_dir: Path, *options: str) -> str:

@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 from gateway_audit.cli.show import Following, read
-from gateway_audit.denials import BURST, Denials
-from gateway_audit.files import LineFile, audit_file, generations
-from gateway_audit.log import AuditLog, audit_log
+from gateway_audit_log.denials import BURST, Denials
+from gateway_audit_log.files import LineFile, audit_file, generations
+from gateway_audit_log.log import AuditLog, audit_log
 
 
 def lines(data_dir: Path, worker: int = 0) -> list[dict[str, Any]]:

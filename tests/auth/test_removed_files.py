@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from gateway_auth.keys import add_key
 from gateway_auth.passwords import hash_of, set_password
+from gateway_options import renewed
 from gateway_testing.suites import Kit
-from gateway_transport import renewed
 
 from gateway_core.contract.errors import Overloaded, Refused, StartError
 from tests.auth.rig import basic, ingress

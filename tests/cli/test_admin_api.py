@@ -9,8 +9,8 @@ import anyio
 import httpx
 import pytest
 from gateway_admin.callers import Caller
-from gateway_admin.routes import Request
 from gateway_admin.server import Admin
+from gateway_api.routes import Request
 from gateway_serving.address import split_address
 
 from gateway_core.contract.errors import StartError

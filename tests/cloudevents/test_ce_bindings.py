@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 from gateway_cloudevents.bindings import HTTP, KAFKA
-from gateway_cloudevents.trace_headers import headers, of_headers
 from gateway_testing.suites import CodecSuite, Kit
+from gateway_transport.trace_headers import headers, of_headers
 
 from gateway_core.contract.component import Binding
 from gateway_core.contract.errors import Refused, StartError

@@ -93,7 +93,7 @@ class Lab:
 
     def token(self, role: str) -> str:
         """A token of this role."""
-        from gateway_admin.tokens import derived, read_token
+        from gateway_api.tokens import derived, read_token
 
         return derived(read_token(self.gateway.data_dir), role, f"a-{role}")  # type: ignore[arg-type]
 

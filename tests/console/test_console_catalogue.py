@@ -10,7 +10,7 @@ import httpx
 import pytest
 from gateway_console.catalogue.catalogue import MOST_TYPES, Catalogue
 from gateway_console.catalogue.counter import MOST_KEYS, SAMPLES_OF_A_TYPE, Counter
-from gateway_console.catalogue.shape import MOST_FIELDS, Budget, Shape
+from gateway_schema.inferred import MOST_FIELDS, Budget, Shape
 from jsonschema import Draft202012Validator
 from playwright.sync_api import Page, expect
 from ruamel.yaml import YAML

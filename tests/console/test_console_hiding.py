@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from gateway_admin.roles import Role
+from gateway_api.roles import Role
 from gateway_console.config import HIDDEN, HideConfig
 from gateway_console.explained import without_values
 from gateway_console.origins import shown

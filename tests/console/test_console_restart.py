@@ -7,7 +7,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
-from gateway_admin.tokens import write_token
+from gateway_api.tokens import write_token
 from playwright.sync_api import Browser, Page, expect
 
 from tests.console.lab import CONFIG, TABLE, lab, opened

@@ -15,10 +15,10 @@ from urllib.parse import urlsplit
 import httpx
 import pytest
 from gateway_admin.ended_sessions import MOST, EndedSessions
-from gateway_admin.routes import Request
 from gateway_admin.server import MOST_STREAMS
 from gateway_admin.sessions import Sessions
-from gateway_admin.tokens import Tokens, derived, read_token, write_token
+from gateway_api.routes import Request
+from gateway_api.tokens import Tokens, derived, read_token, write_token
 from gateway_auth.keys import add_key, remove_keys
 from gateway_auth.passwords import hash_of, set_password
 from playwright.sync_api import Browser, expect

@@ -7,6 +7,7 @@ import re
 import sys
 import tomllib
 from collections.abc import Iterator
+from functools import cache
 from importlib.metadata import entry_points
 from pathlib import Path
 
@@ -155,15 +156,26 @@ def test_what_is_shipped_is_written_against_the_contract() -> None:
     assert not gone, f"{gone} no longer do: take them off the list in pyproject.toml"
 
 
-LIBRARIES = {"gateway_java", "gateway_serving", "gateway_terminal", "gateway_testing", "gateway_transport"}
-"""Offer no components: Java, HTTP servers with limits, tables of commands, doubles for tests, help for transports."""
+LIBRARIES = {name for name, folder in tree.PLUGINS.items() if not (folder / "plugin.py").is_file()}
+"""They offer no components: the group `lib`, and what tests of plugins use."""
 
-_ROW = re.compile(r"^\| `(gateway_\w+)` \| (.*?) \| .+ \|$", re.MULTILINE)
-ALLOWED = {
-    plugin: set(re.findall(r"`(gateway_\w+)`", others))
-    for plugin, others in _ROW.findall((ROOT / "CONTRIBUTING.md").read_text().partition("## Import rules")[2])
-}
-"""Which plugins may import which others: the table in CONTRIBUTING.md."""
+IMPORTS = PROJECT["tool"]["tidegate"]["imports"]
+MAY_IMPORT: dict[str, list[str]] = IMPORTS["groups"]
+EXCEPTIONS: dict[str, dict[str, str]] = IMPORTS["exceptions"]
+
+
+@cache
+def needs() -> dict[str, set[str]]:
+    """The other plugins that each plugin imports, anywhere in it."""
+    return {
+        plugin: {name for file in folder.rglob("*.py") for name in imported(file)} & PLUGINS - {plugin}
+        for plugin, folder in tree.PLUGINS.items()
+    }
+
+
+def by_rule(group: str, other: str) -> bool:
+    """Whether plugins of one group may import those of another: siblings may not, but libraries use each other."""
+    return other in MAY_IMPORT[group] and (group != other or group == "lib")
 
 
 def test_the_core_is_six_folders() -> None:
@@ -172,14 +184,38 @@ def test_the_core_is_six_folders() -> None:
     assert [f.name for f in CORE.glob("*.py")] == ["__init__.py"]
 
 
+def test_the_rules_name_groups_and_plugins_that_exist() -> None:
+    groups = {folder.parent.name for folder in tree.PLUGINS.values()}
+    assert MAY_IMPORT.keys() == groups
+    assert {other for others in MAY_IMPORT.values() for other in others} <= groups - {"dev"}
+    assert EXCEPTIONS.keys() <= PLUGINS
+    assert all(reason for others in EXCEPTIONS.values() for reason in others.values())
+
+
 @pytest.mark.slow
-def test_plugins_import_each_other_only_where_it_is_allowed() -> None:
-    for plugin in sorted(PLUGINS):
-        files = tree.PLUGINS[plugin].rglob("*.py")
-        others = {name for f in files for name in imported(f)} & PLUGINS - {plugin}
-        extra, gone = others - ALLOWED.get(plugin, set()), ALLOWED.get(plugin, set()) - others
-        assert not extra, f"{plugin} may not import {extra}: move what they share, or say in CONTRIBUTING.md why it may"
-        assert not gone, f"{plugin} no longer imports {gone}: take it out of the table in CONTRIBUTING.md"
+def test_plugins_import_what_their_group_may() -> None:
+    group_of = {name: folder.parent.name for name, folder in tree.PLUGINS.items()}
+    found = {(plugin, other) for plugin, others in needs().items() for other in others}
+    beside = {(a, b) for a, b in found if not by_rule(group_of[a], group_of[b])}
+    listed = {(plugin, other) for plugin, others in EXCEPTIONS.items() for other in others}
+    extra, gone = sorted(beside - listed), sorted(listed - beside)
+    assert not extra, (
+        f"{extra}: move what they share into plugins/lib or the contract, or say why not in pyproject.toml"
+    )
+    assert not gone, f"{gone} are no longer needed: take them out of pyproject.toml"
+    used = {(group_of[a], group_of[b]) for a, b in found}
+    idle = [(a, b) for a, others in MAY_IMPORT.items() for b in others if b != "lib" and (a, b) not in used]
+    assert not idle, f"{idle}: no plugin of the first imports one of the second; take them out of pyproject.toml"
+
+
+def test_no_cycle_of_groups() -> None:
+    """What a group may import comes before it, so that no two groups need each other."""
+    before: set[str] = set()
+    left = {group: set(others) - {group} for group, others in MAY_IMPORT.items()}
+    while ready := {group for group, others in left.items() if others <= before}:
+        before |= ready
+        left = {group: others for group, others in left.items() if group not in ready}
+    assert left == {}
 
 
 def assigned(tree: ast.AST) -> Iterator[str]:

@@ -1,6 +1,6 @@
 """Every plugin can be deleted: what does not declare that it needs it works as before.
 
-A plugin is deleted with all that say in CONTRIBUTING.md that they import it. The folder of a test stands first on the
+A plugin is deleted with all that import it. The folder of a test stands first on the
 path: its distribution `tidegate` has the entry points that are left, and its packages stand for what is gone.
 """
 
@@ -19,9 +19,9 @@ import pytest
 
 from gateway_core.config.registry import Registry
 from gateway_core.contract.hookspecs import GROUP
-from tests.tree import entry_points
+from tests.tree import PLUGINS, SHIPPED, entry_points
 
-from .test_core_imports import ALLOWED
+from .test_core_imports import needs
 
 POINTS = entry_points()
 SHORT = {"access", "inspect", "log", "reload"}
@@ -31,7 +31,7 @@ SHORT = {"access", "inspect", "log", "reload"}
 def gone_with(plugin: str) -> set[str]:
     """The packages that are deleted with a plugin: its own, and those that need it."""
     gone = {f"gateway_{plugin}"}
-    while more := {name for name, needs in ALLOWED.items() if needs & gone} - gone:
+    while more := {name for name, others in needs().items() if others & gone} - gone:
         gone |= more
     return gone
 
@@ -90,3 +90,24 @@ def test_what_needs_a_plugin_goes_with_it() -> None:
     assert gone_with("console") == {"gateway_console"}
     assert {"gateway_console", "gateway_plugins"} <= gone_with("inspect")
     assert "gateway_http" in gone_with("access")
+
+
+_CONFIG = "{brokers: {default: {}}, triggers: {t: {subscriber: 'http://127.0.0.1:1/', filters: [exact: {type: x}]}}}"
+_EVENT = '{"specversion": "1.0", "id": "1", "source": "/s", "type": "x"}'
+
+
+@pytest.mark.spec("CARD-05")
+@pytest.mark.usefixtures("processes")
+@pytest.mark.parametrize(
+    ("command", "says"), [(["graph"], "flowchart LR"), (["explain", "event.json"], "http://127.0.0.1:1/")]
+)
+def test_a_config_is_shown_without_the_development_tools(command: list[str], says: str, tmp_path: Path) -> None:
+    """Production images have only the wheel `tidegate`."""
+    installed(tmp_path, PLUGINS.keys() - SHIPPED.keys())
+    (tmp_path / "tidegate.yaml").write_text(_CONFIG)
+    (tmp_path / "event.json").write_text(_EVENT)
+    env = {**os.environ, "PYTHONPATH": str(tmp_path), "PYTHONDONTWRITEBYTECODE": "1"}
+    line = [sys.executable, "-m", "gateway_core.cli", *command, "tidegate.yaml"]
+    ran = subprocess.run(line, cwd=tmp_path, env=env, capture_output=True, text=True, timeout=150)
+    assert ran.returncode == 0, ran.stderr
+    assert says in ran.stdout

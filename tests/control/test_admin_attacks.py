@@ -15,9 +15,9 @@ import anyio
 import pytest
 from anyio.abc import TaskGroup
 from gateway_admin.operators import AdminCallers, Operators
-from gateway_admin.routes import Problem, Request
 from gateway_admin.service import AdminService
-from gateway_admin.tokens import Tokens
+from gateway_api.routes import Problem, Request
+from gateway_api.tokens import Tokens
 from gateway_testing import GatewayProcess
 
 from tests import web

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from gateway_admin import server
-from gateway_admin.tokens import Tokens, token_file, write_token
+from gateway_api.tokens import Tokens, token_file, write_token
 from gateway_testing import GatewayProcess
 
 from gateway_core.config.load import load

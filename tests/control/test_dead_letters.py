@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from gateway_admin.tokens import read_token
+from gateway_api.tokens import read_token
 from gateway_testing import Subscriber
 
 from gateway_core.cli import main

@@ -12,9 +12,9 @@ import pytest
 from gateway_admin.callers import Caller, Nobody
 from gateway_admin.guard import Guard, exposed
 from gateway_admin.operators import AdminCallers
-from gateway_admin.routes import Answer, Problem, Request, Route
 from gateway_admin.server import Admin
-from gateway_admin.tokens import Tokens
+from gateway_api.routes import Answer, Problem, Request, Route
+from gateway_api.tokens import Tokens
 from gateway_testing import GatewayProcess
 
 from gateway_core.contract.status import GatewayStatus

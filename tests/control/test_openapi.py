@@ -8,8 +8,8 @@ import httpx
 import jsonschema
 import pytest
 from gateway_admin.openapi import document
-from gateway_admin.routes import Answer, Route
 from gateway_admin.server import Admin
+from gateway_api.routes import Answer, Route
 from openapi_spec_validator import OpenAPIV31SpecValidator, validate
 
 from gateway_core.contract.status import GatewayStatus

@@ -7,7 +7,7 @@ from typing import Any
 
 import anyio
 import pytest
-from gateway_admin.tokens import read_token
+from gateway_api.tokens import read_token
 from gateway_auth.keys import add_key
 
 from gateway_core.config.load import load_all

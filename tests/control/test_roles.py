@@ -9,10 +9,10 @@ from typing import Any
 
 import httpx
 import pytest
-from gateway_admin.roles import ROLES, Role, may
-from gateway_admin.routes import Route
-from gateway_admin.tokens import derived, read_token
 from gateway_admin.watching import described, watching_routes
+from gateway_api.roles import ROLES, Role, may
+from gateway_api.routes import Route
+from gateway_api.tokens import derived, read_token
 from gateway_testing import GatewayProcess
 
 from gateway_core.config.registry import Registry

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from gateway_admin.tokens import Holder, Tokens, derived, read_token, token_file, write_token
+from gateway_api.tokens import Holder, Tokens, derived, read_token, token_file, write_token
 from gateway_testing import GatewayProcess
 
 from tests import web

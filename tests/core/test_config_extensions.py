@@ -14,7 +14,7 @@ import jsonschema
 import pytest
 from gateway_admin import documents
 from gateway_admin.permits import Permits
-from gateway_admin.routes import Problem, Request
+from gateway_api.routes import Problem, Request
 from gateway_inspect.schema import schema
 
 from gateway_core.config.load import load_all

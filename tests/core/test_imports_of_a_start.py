@@ -40,7 +40,7 @@ OTHERS = {
     *("pull", "rabbitmq", "redis", "scenario", "spark", "webhook", "websocket"),
 }
 """Plugins that the config does not use."""
-DESCRIBED = {"plugin", "guarantees", "own_metrics", "config_check", "durable", "errors"}
+DESCRIBED = {"plugin", "guarantees", "config_check", "durable", "errors"}
 """What says that a component exists, and what looks for it in a config."""
 LATER = {
     *("gateway_admin.table", "gateway_admin.models", "gateway_admin.control", "gateway_admin.openapi"),

@@ -10,7 +10,7 @@ from typing import Any
 import anyio
 import pytest
 from gateway_admin import plugin as admin_plugin
-from gateway_admin.routes import Answer, Request, Route
+from gateway_api.routes import Answer, Request, Route
 from gateway_workers.rpc import PeerClient, PeerServer
 
 from gateway_core.config.registry import Registry

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from gateway_http.secrecy import shown_url
+from gateway_options.secrecy import shown_url
 from gateway_testing import GatewayProcess, Subscriber
 
 from tests import web

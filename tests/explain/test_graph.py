@@ -10,9 +10,8 @@ import pytest
 from gateway_inspect.graph.svg import svg
 from gateway_inspect.graph.text import dot, mermaid
 from gateway_inspect.graph.topology import Edge, Node, Topology, from_document, topology
-from gateway_scenario.play import staged
-from gateway_scenario.stage import Stage
 
+from gateway_core.cli.offline import built_offline
 from gateway_core.config.load import load
 from gateway_core.config.registry import Registry
 
@@ -41,7 +40,7 @@ def drawn(tmp_path: Path) -> Topology:
     file.write_text(CONFIG)
     registry = Registry.installed()
     config = load([file], registry)
-    return topology(config, staged(config, registry, Stage()))
+    return topology(config, built_offline(config, registry))
 
 
 def ends(found: Topology, kind: str) -> set[tuple[str, str]]:

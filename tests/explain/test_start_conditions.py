@@ -357,7 +357,7 @@ SAID_ELSEWHERE = {
     "gateway_spark/query.py": "the process of the query",
     "gateway_spark/sink.py": "a check of the config: readers and channels",
     "gateway_transport/connection.py": "the server",
-    "gateway_transport/signing_keys.py": "`of_components`: secrets",
+    "gateway_signing/signing_keys.py": "`of_components`: secrets",
     "gateway_websocket/listener.py": "a check of the config: one address, two options",
     "gateway_websocket/sink.py": "`of_components`",
     "gateway_websocket/source.py": "`of_components`",

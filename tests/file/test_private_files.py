@@ -6,7 +6,8 @@ import stat
 from pathlib import Path
 
 import pytest
-from gateway_file.private_files import keep_private
+
+from gateway_core.contract.private_files import keep_private
 
 
 def modes(*paths: Path) -> list[str]:

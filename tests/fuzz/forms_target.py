@@ -16,9 +16,9 @@ from urllib.parse import parse_qs, urlsplit
 
 from gateway_admin.callers import bearer
 from gateway_admin.guard import Guard, check_origin
-from gateway_admin.routes import FORM, Answer, Problem, Request
 from gateway_admin.sessions import Sessions
-from gateway_admin.tokens import Tokens
+from gateway_api.routes import FORM, Answer, Problem, Request
+from gateway_api.tokens import Tokens
 from gateway_console.config import HideConfig
 from gateway_console.event_search import asked
 from gateway_console.login import login_routes

@@ -21,7 +21,7 @@ TARGETS = {
     "token": ("gateway_oidc.verifier", "gateway_oidc.keys"),
     "forms": (
         *("gateway_console.login", "gateway_console.event_search", "gateway_console.page", "gateway_console.timeline"),
-        *("gateway_admin.guard", "gateway_admin.routes", "gateway_admin.sessions", "gateway_admin.tokens"),
+        *("gateway_admin.guard", "gateway_api.routes", "gateway_admin.sessions", "gateway_api.tokens"),
     ),
 }
 """By name, the prefixes of modules whose coverage counts. `NAME_target.py` has the target itself: `check` raises where

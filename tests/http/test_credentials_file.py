@@ -11,9 +11,9 @@ from typing import Any
 import anyio
 import pytest
 from gateway_http.credentials import bearer_file
+from gateway_options import renewed
 from gateway_testing import Subscriber
 from gateway_testing.subscriber import Answer, Received
-from gateway_transport import renewed
 
 from gateway_core.contract.event import Event
 

@@ -14,9 +14,9 @@ import pytest
 from gateway_cloudevents import plugin as cloudevents
 from gateway_http.config import HttpSinkConfig
 from gateway_http.credentials.signing import webhook_id
+from gateway_options import renewed
 from gateway_testing import FakeClock, Subscriber
 from gateway_testing.subscriber import Received
-from gateway_transport import renewed
 from standardwebhooks import Webhook, WebhookVerificationError
 
 from gateway_core.contract.authenticator import Unauthenticated

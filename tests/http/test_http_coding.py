@@ -72,7 +72,7 @@ async def test_other_codings_are_refused_with_those_that_are_taken(
 
 
 async def test_another_415_names_no_coding(kit: Any, intake: Any) -> None:
-    from gateway_http.responses import for_error
+    from gateway_serving.responses import for_error
 
     assert [name for name, _ in for_error(Refused("unknown format", status=415)).headers] == [b"content-type"]
 

@@ -208,7 +208,7 @@ async def test_a_resumed_session_does_not_outlive_the_certificate(
         assert await send() == (b"202", False)
         assert await send() == (b"202", version == ssl.TLSVersion.TLSv1_2)
         now = time.time()
-        monkeypatch.setattr("gateway_http.tls.time", SimpleNamespace(time=lambda: now + 2000 * 365 * 86400))
+        monkeypatch.setattr("gateway_serving.tls.time", SimpleNamespace(time=lambda: now + 2000 * 365 * 86400))
         if version == ssl.TLSVersion.TLSv1_2:
             with pytest.raises((OSError, AssertionError)):
                 assert (await send())[0] == b"202"

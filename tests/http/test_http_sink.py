@@ -158,7 +158,7 @@ async def test_a_long_retry_after_is_honoured_up_to_the_limit(kit: Any, client: 
 
 @pytest.mark.parametrize("value", ["1_0", "+2", "-1", "1.5", "soon", "0x10", "١", "1 2", "Mon, 99 Foo GMT", ""])
 async def test_retry_after_that_is_none(kit: Any, value: str) -> None:
-    from gateway_http.outcome import retry_after_s
+    from gateway_transport.http_retries import retry_after_s
 
     assert retry_after_s(value.encode(), 0.0) is None
 
@@ -168,7 +168,7 @@ async def test_retry_after_that_is_none(kit: Any, value: str) -> None:
     "value", ["Sun, 06 Nov 1994 08:49:37 GMT", "Sunday, 06-Nov-94 08:49:37 GMT", "Sun Nov  6 08:49:37 1994"]
 )
 async def test_a_retry_after_date_has_three_forms(kit: Any, value: str) -> None:
-    from gateway_http.outcome import retry_after_s
+    from gateway_transport.http_retries import retry_after_s
 
     assert retry_after_s(value.encode(), 784111770.0) == 7.0
 

@@ -152,7 +152,7 @@ async def test_a_renewed_client_certificate_is_used(
     kit: Any, intake: Any, folder: Path, tmp_path: Path, client: str, loop: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The server trusts one authority; the client's first certificate is from another one."""
-    monkeypatch.setattr("gateway_transport.renewed.CHECK_S", 0.0)
+    monkeypatch.setattr("gateway_options.renewed.CHECK_S", 0.0)
     trustme.CA().issue_cert("someone@example.org").private_key_and_cert_chain_pem.write_to_path(tmp_path / "client.pem")
     asked = pair(folder, "server", client_ca_file=folder / "ca.pem")
     async with kit.source(intake, tls=asked) as source:

@@ -7,7 +7,7 @@ from base64 import b64decode
 from pathlib import Path
 
 import pytest
-from gateway_http.secrecy import without
+from gateway_options.secrecy import without
 from gateway_testing.process import GatewayProcess
 from gateway_testing.subscriber import Answer, Received, Subscriber
 

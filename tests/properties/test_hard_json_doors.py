@@ -16,7 +16,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from gateway_cloudevents import event_json, jsonwrite
+from gateway_cloudevents import event_files, event_json, jsonwrite
 from gateway_cloudevents.bindings import HTTP, KAFKA
 from gateway_deadletter import line as letters
 from gateway_http.cli import events as sent
@@ -161,7 +161,7 @@ def sent_door(mode: str) -> Door:
 
     def door(data: bytes) -> Arrived:
         try:
-            (text,) = sent.read(BytesIO(b"[" + structured(data) + b"]"), "file")
+            (text,) = event_files.read(BytesIO(b"[" + structured(data) + b"]"), "file")
         except CommandError:
             return Arrived(None, False)
         if mode == "binary":

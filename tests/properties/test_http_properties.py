@@ -11,8 +11,9 @@ import pytest
 from gateway_cloudevents.bindings import HTTP
 from gateway_http.client import RequestWriter, Target
 from gateway_http.config import HttpSinkConfig
-from gateway_http.outcome import ResponseClassifier, is_retried, retry_after_s
+from gateway_http.outcome import ResponseClassifier
 from gateway_testing import FakeClock
+from gateway_transport.http_retries import is_retried, retry_after_s
 from hypothesis import given
 from hypothesis import strategies as st
 

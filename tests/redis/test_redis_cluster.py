@@ -11,7 +11,7 @@ from typing import Any
 
 import anyio
 import pytest
-from gateway_dev.program import Found
+from gateway_dev.program import FoundProgram
 from gateway_dev.redis_server import RedisServer
 from gateway_java.ports import is_free
 from gateway_testing.suites import Kit, MemoryIntake
@@ -178,7 +178,7 @@ class Sentinel(RedisServer):
         ]
         self._written("redis.conf", "\n".join([*lines, ""]))
 
-    def command(self, found: Found) -> Sequence[str]:
+    def command(self, found: FoundProgram) -> Sequence[str]:
         return [*super().command(found), "--sentinel"]
 
 

@@ -12,13 +12,12 @@ from typing import Any
 import pytest
 from gateway_inspect import explain as explaining
 from gateway_inspect.explain import retry_plan
-from gateway_scenario.play import staged
-from gateway_scenario.stage import Stage
 from gateway_testing import FakeClock, MemoryFeed, ScriptedSink
 from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway_core.cli import main
+from gateway_core.cli.offline import built_offline
 from gateway_core.config.load import load
 from gateway_core.config.registry import Registry
 from gateway_core.contract.component import BuildContext, FilterRef
@@ -50,7 +49,7 @@ def explain(config: str, tmp_path: Path, event: Event, **only: str) -> dict[str,
     file.write_text(config)
     registry = Registry.installed()
     loaded: GatewayConfig = load([file], registry, {"TOKEN": "s3cret"})
-    return explaining.explain(staged(loaded, registry, Stage()), event, **only)
+    return explaining.explain(built_offline(loaded, registry), event, **only)
 
 
 @pytest.mark.slow
@@ -143,7 +142,7 @@ def test_the_parts_of_a_real_gateway_say_the_same(tmp_path: Path) -> None:
     config = load([file], registry, {"TOKEN": "s3cret"})
     real = Builder(config, Settings(data_dir=data), registry, FakeClock()).build()
     wanted = event(subject="eu/1")
-    assert explaining.explain(real, wanted) == explaining.explain(staged(config, registry, Stage()), wanted)
+    assert explaining.explain(real, wanted) == explaining.explain(built_offline(config, registry), wanted)
 
 
 def test_what_a_sink_can_not_write_is_a_fault(tmp_path: Path) -> None:

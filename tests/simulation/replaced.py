@@ -27,7 +27,7 @@ from typing import Any, Protocol
 
 import anyio
 from anyio import to_thread
-from gateway_audit import log as audit
+from gateway_audit_log import log as audit
 
 from . import threads
 
@@ -93,6 +93,7 @@ def _names(simulation: Simulation) -> dict[int, Any]:
 PACKAGES = (
     "gateway_core", "gateway_log", "gateway_http", "gateway_serving", "gateway_access", "gateway_transport",
     "gateway_cloudevents", "gateway_basics", "gateway_cesql", "gateway_file", "gateway_deadletter", "gateway_audit",
+    "gateway_audit_log", "gateway_json", "gateway_options", "gateway_signing",
     "gateway_reload", "gateway_process", "gateway_workers", "gateway_mqtt", "gateway_nats",
 )  # fmt: skip
 """Their modules are imported before the first run: one that is imported later would have the real names."""

@@ -10,8 +10,8 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from gateway_file.private_files import replace_file
 
+from gateway_core.contract.private_files import replace_file
 from tests.simulation import sqlite_vfs
 from tests.simulation.crash_image import SURVIVALS
 from tests.simulation.disk import Disk

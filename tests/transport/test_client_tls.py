@@ -1,4 +1,4 @@
-"""`gateway_transport.client_tls`: the TLS of clients, at a real TLS server in this process."""
+"""`gateway_options.client_tls`: the TLS of clients, at a real TLS server in this process."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import trustme
 from cryptography.hazmat.primitives import serialization
-from gateway_transport.client_tls import ClientTlsConfig, client_context
+from gateway_options.client_tls import ClientTlsConfig, client_context
 
 from gateway_core.contract.errors import StartError
 

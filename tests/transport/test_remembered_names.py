@@ -14,7 +14,7 @@ from gateway_kafka.client import Record
 from gateway_kafka.records import reader
 from gateway_mqtt.binding import Publish
 from gateway_nats.binding import message_of
-from gateway_transport.template import NameRules, name_of
+from gateway_options.template import NameRules, name_of
 
 from gateway_core.config.registry import Registry
 from gateway_core.contract.clock import SystemClock

@@ -1,4 +1,4 @@
-"""`gateway_transport.renewed.Renewed`: values follow their files. Time jumps in these tests."""
+"""`gateway_options.renewed.Renewed`: values follow their files. Time jumps in these tests."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import logging
 from pathlib import Path
 
 import pytest
-from gateway_transport.renewed import CHECK_S, GONE_S, Renewed
+from gateway_options.renewed import CHECK_S, GONE_S, Renewed
 
 pytestmark = pytest.mark.spec("HM-01")
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 import trustme
-from gateway_transport import renewed
-from gateway_transport.client_tls import ClientTlsConfig, client_context
+from gateway_options import renewed
+from gateway_options.client_tls import ClientTlsConfig, client_context
 
 from tests.transport.test_client_tls import greeting, server
 
@@ -44,7 +44,7 @@ def test_a_new_connection_shows_the_renewed_certificate(
 ) -> None:
     ca.cert_pem.write_to_path(tmp_path / "ca.pem")
     issue(ca, tmp_path, "first@example.com")
-    caplog.set_level(logging.INFO, "gateway_transport.renewed")
+    caplog.set_level(logging.INFO, "gateway_options.renewed")
     with server(ca, asks=True) as far:
         context = client_context(options(tmp_path), "triggers.t.subscriber")
         assert greeting(context, far.port) == "hello"

@@ -1,11 +1,11 @@
-"""`gateway_transport.template`: names of topics and queues from attributes."""
+"""`gateway_options.template`: names of topics and queues from attributes."""
 
 from __future__ import annotations
 
 import re
 
 import pytest
-from gateway_transport.template import NameRules, is_fixed, name_of
+from gateway_options.template import NameRules, is_fixed, name_of
 from hypothesis import given
 from hypothesis import strategies as st
 

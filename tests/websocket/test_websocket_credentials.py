@@ -9,11 +9,11 @@ from typing import Any
 import anyio
 import pytest
 from gateway_http.credentials import bearer_file
+from gateway_options import renewed
 from gateway_testing import Subscriber
 from gateway_testing.subscriber import Answer, Received
 from gateway_testing.suites import Kit
 from gateway_testing.suites.sink import attempt, numbered
-from gateway_transport import renewed
 from gateway_websocket.config import WebSocketSinkConfig
 
 from gateway_core.contract.errors import StartError

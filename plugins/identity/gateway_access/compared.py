@@ -14,7 +14,7 @@ from .config import AccessConfig
 from .policies import SECTION, PolicyConfig
 
 
-class Found(NamedTuple):
+class PlacedAuthenticator(NamedTuple):
     """An authenticator of a config, and its place."""
 
     place: Place
@@ -35,7 +35,7 @@ def names_any(config: GatewayConfig, names: Collection[str]) -> bool:
     return any(ref.name in names for refs in lists for ref in refs)
 
 
-def compared(config: GatewayConfig) -> Iterator[tuple[Found, Found]]:
+def compared(config: GatewayConfig) -> Iterator[tuple[PlacedAuthenticator, PlacedAuthenticator]]:
     """Pairs of authenticators whose subjects are compared with the same entries: those of one broker or bridge, of
     brokers that one policy names, and of one entry of a plugin's section (`operators`)."""
     brokers = {
@@ -60,9 +60,9 @@ def compared(config: GatewayConfig) -> Iterator[tuple[Found, Found]]:
                 yield from combinations(_listed(entry.authenticate, (section, name)), 2)
 
 
-def _of_source(ref: SourceRef, place: Place) -> list[Found]:
+def _of_source(ref: SourceRef, place: Place) -> list[PlacedAuthenticator]:
     return _listed(ref.options.authenticate, place) if isinstance(ref.options, AccessConfig) else []
 
 
-def _listed(refs: Sequence[AuthenticatorRef], place: Place) -> list[Found]:
-    return [Found((*place, "authenticate", i), ref) for i, ref in enumerate(refs)]
+def _listed(refs: Sequence[AuthenticatorRef], place: Place) -> list[PlacedAuthenticator]:
+    return [PlacedAuthenticator((*place, "authenticate", i), ref) for i, ref in enumerate(refs)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from gateway_audit.log import audit_log
+from gateway_audit_log.log import audit_log
 
 from gateway_core.contract.component import BuildContext
 from gateway_core.contract.errors import Refused

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from urllib.parse import unquote
 
 from anyio.abc import TaskGroup
-from gateway_transport.renewed import Renewed
+from gateway_options.renewed import Renewed
 
 from gateway_core.contract.authenticator import Unauthenticated
 from gateway_core.contract.component import BuildContext

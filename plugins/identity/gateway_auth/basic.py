@@ -19,7 +19,7 @@ import anyio
 from anyio import CapacityLimiter, to_thread
 from anyio.abc import TaskGroup
 from gateway_access.quota import network_of
-from gateway_transport.renewed import Renewed
+from gateway_options.renewed import Renewed
 
 from gateway_core.contract.authenticator import Unauthenticated
 from gateway_core.contract.component import BuildContext

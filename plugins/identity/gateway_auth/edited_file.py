@@ -10,11 +10,11 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TypeVar
 
-from gateway_file.private_files import replace_file
-from gateway_transport.renewed import Renewed
+from gateway_options.renewed import Renewed
 
 from gateway_core.contract.errors import StartError, TidegateError
 from gateway_core.contract.files import read_regular
+from gateway_core.contract.private_files import replace_file
 
 T = TypeVar("T")
 

@@ -7,7 +7,7 @@ import hmac
 from collections.abc import Sequence
 
 from anyio.abc import TaskGroup
-from gateway_transport.signing_keys import SigningKeys
+from gateway_signing.signing_keys import SigningKeys
 
 from gateway_core.contract.authenticator import Unauthenticated
 from gateway_core.contract.component import BuildContext

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Self
 
-from gateway_transport.hmac_scheme import HmacScheme
+from gateway_signing.hmac_scheme import HmacScheme
 from pydantic import model_validator
 
 from gateway_core.contract.config_node import Place

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gateway_access.compared import Found, compared
+from gateway_access.compared import PlacedAuthenticator, compared
 
 from gateway_core.contract.config_extension import ConfigFinding
 from gateway_core.contract.config_model import GatewayConfig
@@ -26,12 +26,12 @@ def check(config: GatewayConfig) -> Iterator[ConfigFinding]:
         yield ConfigFinding(text, other.place, "give each sender a `name`", warning=True)
 
 
-def _subject(found: Found) -> str | None:
+def _subject(found: PlacedAuthenticator) -> str | None:
     options = found.ref.options
     return options.sender if isinstance(options, HmacConfig | StandardWebhooksConfig) else None
 
 
-def _secrets(found: Found) -> object:
+def _secrets(found: PlacedAuthenticator) -> object:
     options = found.ref.options
     assert isinstance(options, SignedConfig)
     return {s.get_secret_value() for s in options.secrets}, set(options.secret_files)

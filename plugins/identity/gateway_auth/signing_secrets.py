@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Annotated
 
-from gateway_transport.signing_keys import SecretsConfig
+from gateway_signing.signing_keys import SecretsConfig
 from pydantic import Field
 
 from gateway_core.contract.config_node import Place

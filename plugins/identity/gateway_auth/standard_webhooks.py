@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable
 from typing import Annotated, Literal
 
 from anyio.abc import TaskGroup
-from gateway_transport.signing_keys import SigningKeys
+from gateway_signing.signing_keys import SigningKeys
 from pydantic import AfterValidator, Field, SecretStr
 
 from gateway_core.contract.authenticator import Unauthenticated

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gateway_access.compared import Found, compared
+from gateway_access.compared import PlacedAuthenticator, compared
 
 from gateway_core.contract.config_extension import ConfigFinding
 from gateway_core.contract.config_model import GatewayConfig
@@ -24,7 +24,7 @@ def check(config: GatewayConfig) -> Iterator[ConfigFinding]:
             yield finding
 
 
-def _finding(one: Found, other: Found) -> ConfigFinding | None:
+def _finding(one: PlacedAuthenticator, other: PlacedAuthenticator) -> ConfigFinding | None:
     first, second = one.ref.options, other.ref.options
     if not isinstance(first, OidcConfig) or not isinstance(second, OidcConfig):
         return None

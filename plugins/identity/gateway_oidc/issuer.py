@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 import httpx
 import msgspec
-from gateway_transport.renewed import Renewed
+from gateway_options.renewed import Renewed
 
 from gateway_core.contract.errors import StartError
 from gateway_core.contract.files import check_regular, read_regular

@@ -17,6 +17,9 @@ GAP = 2
 ROOM = 24
 """A column of long texts that would get fewer cells than this is shown below each row."""
 
+TableRows = tuple[str, Sequence[str], list[list[str]]]
+"""Title, columns, rows."""
+
 
 def console(*, stderr: bool = False) -> Console:
     """A console on the stream as it is now."""

@@ -1,1 +1,1 @@
-"""What authors of transports need beside the contract: hand-over to the intake, reconnects, names, messages, TLS."""
+"""What authors of transports need beside the contract: hand-over to the intake, reconnects, messages."""

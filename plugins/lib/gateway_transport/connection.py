@@ -36,10 +36,18 @@ class Rejected(Exception):
     At the first try a gateway does not start then; later it is retried like any other failure."""
 
 
+_LOST = "tidegate_{}_connections_lost_total"
+
+
 def lost_metric(word: str, server: str) -> OwnMetric:
     """The metric of `Connection.losses` for the components of this name."""
     help = f"Connections to {server} that were lost, by either side."
-    return OwnMetric(f"tidegate_{word}_connections_lost_total", "counter", help)
+    return OwnMetric(_LOST.format(word), "counter", help)
+
+
+def lost(word: str, losses: int) -> dict[str, float]:
+    """The figure of that metric, for `Measured`."""
+    return {_LOST.format(word): losses}
 
 
 class Connection:

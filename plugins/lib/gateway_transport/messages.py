@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import cast
 
-from gateway_cloudevents.trace_headers import headers as trace_headers
-from gateway_cloudevents.trace_headers import of_headers
-
 from gateway_core.contract.component import Binding, BuildContext, CodecRef, KeyMapperRef
 from gateway_core.contract.component_errors import text_of_error
 from gateway_core.contract.errors import Overloaded, Refused, TidegateError
 from gateway_core.contract.event import Event, Message
 from gateway_core.contract.interfaces import Codec, KeyMapper
 from gateway_core.contract.shortage import may_pass
+
+from .trace_headers import headers as trace_headers
+from .trace_headers import of_headers
 
 
 def reader(ref: CodecRef, binding: Binding, context: BuildContext, what: str = "message") -> Callable[[Message], Event]:

@@ -23,7 +23,6 @@ from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from typing import Annotated, Literal, TypeVar
 
-from gateway_cloudevents.values import is_unknown_format
 from pydantic import Field
 
 from gateway_core.contract.component import Config
@@ -32,6 +31,7 @@ from gateway_core.contract.event import Event
 from gateway_core.contract.outcome import Outcome, Stage
 from gateway_core.contract.shortage import may_pass
 
+from .event_formats import is_unknown_format
 from .handover import Handover
 
 T = TypeVar("T")

@@ -8,7 +8,7 @@ from typing import NamedTuple, Protocol, runtime_checkable
 from gateway_core.contract.event import Event
 
 
-class Origin(NamedTuple):
+class MessageOrigin(NamedTuple):
     """Where a message came from. `place` completes "from …": a client's address, or a topic with partition and offset.
     `headers` are those of the message as they came; those named in `secret`, in lower case, hold credentials, which
     nobody may be shown, whatever their names are."""
@@ -18,7 +18,7 @@ class Origin(NamedTuple):
     secret: Container[bytes] = ()
 
 
-Witness = Callable[[Sequence[Event], Origin], None]
+Witness = Callable[[Sequence[Event], MessageOrigin], None]
 """Gets the events of a message, and where that came from, before a broker or bridge gets them. Some of them may be
 refused then, or handed over again. Must be quick and not raise."""
 

@@ -10,10 +10,9 @@ import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from gateway_file.private_files import replace_file, sync_directory
-
 from gateway_core.contract.errors import Fault, StartError
 from gateway_core.contract.files import private_folder
+from gateway_core.contract.private_files import replace_file, sync_directory
 from gateway_core.contract.settings import Settings
 
 _PAUSED = "paused.json"

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from gateway_audit.log import AuditLog
+from gateway_api.routes import Request, Route
+from gateway_audit_log.log import AuditLog
 
 from .callers import Caller
-from .routes import Request, Route
 
 _DENIED = (401, 403)
 

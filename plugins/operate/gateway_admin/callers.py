@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from .roles import Role
-from .routes import Problem, Request
+from gateway_api.roles import Role
+from gateway_api.routes import Problem, Request
 
 CHALLENGE = 'Bearer realm="tidegate admin"'
 SEND = "send a token: `Authorization: Bearer …`; `tidegate admin token` shows one to the gateway's own user"

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from gateway_http.config import ServerTlsConfig
-from gateway_http.tls import ServerTls
+from gateway_serving.tls import ServerTls, ServerTlsConfig
 
 
 def certificate(path: Path) -> ServerTls:

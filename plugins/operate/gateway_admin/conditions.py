@@ -32,7 +32,7 @@ _STARTING = "ReaderStarting"
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class SeenCondition:
     """A condition and when its `ready` last changed (Unix time)."""
 
     condition: Condition
@@ -63,8 +63,8 @@ class Conditions:
         self._gateway = gateway
         self._generations = generations
         self._clock = clock
-        self._seen: dict[Key, Seen] = {}
-        self._further: dict[tuple[Key, str], Seen] = {}
+        self._seen: dict[Key, SeenCondition] = {}
+        self._further: dict[tuple[Key, str], SeenCondition] = {}
 
     async def watch(self) -> None:
         """Samples periodically. Thousands of entries are sampled in slices, so that events don't wait."""
@@ -91,14 +91,14 @@ class Conditions:
     def _note(self, key: Key, condition: Condition) -> None:
         known = self._seen.get(key)
         if known is None or known.condition.ready is not condition.ready:
-            self._seen[key] = Seen(condition, self._clock.now_ns())
+            self._seen[key] = SeenCondition(condition, self._clock.now_ns())
             self._tell(key, condition, known)
         elif known.condition != condition:
             if known.condition.reason == _STARTING:
                 self._tell(key, condition, known)
-            self._seen[key] = Seen(condition, known.since_ns)
+            self._seen[key] = SeenCondition(condition, known.since_ns)
 
-    def _tell(self, key: Key, condition: Condition, before: Seen | None) -> None:
+    def _tell(self, key: Key, condition: Condition, before: SeenCondition | None) -> None:
         """Logs changes of brokers, bridges and readers; triggers log their own deliveries. During a planned stop it
         logs nothing."""
         if self._gateway.stopping:
@@ -121,7 +121,7 @@ class Conditions:
         found = self._gateway.topology.triggers.get(trigger)
         return self._gateway.worker == 0 and found is not None and found.reads
 
-    def of(self, section: str, name: str) -> Seen:
+    def of(self, section: str, name: str) -> SeenCondition:
         """The condition `Ready` as last seen."""
         return self._seen[section, name]
 
@@ -138,13 +138,13 @@ class Conditions:
         elif section == "brokers" and name in config.brokers:
             yield policies.of_broker(name, config)
 
-    def _noted(self, key: Key, type: str, condition: Condition) -> Seen:
+    def _noted(self, key: Key, type: str, condition: Condition) -> SeenCondition:
         before = self._further.get((key, type))
         same = before is not None and before.condition.ready is condition.ready
         since_ns = before.since_ns if before is not None and same else self._clock.now_ns()
         if before is None:  # it holds since the entry runs
             since_ns = self._seen[key].since_ns
-        seen = self._further[key, type] = Seen(condition, since_ns)
+        seen = self._further[key, type] = SeenCondition(condition, since_ns)
         return seen
 
     def _look(self) -> Iterator[tuple[Key, Condition]]:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
+from gateway_api.routes import Problem
+
 from gateway_core.contract.services import GatewayView
 
 from .conditions import Conditions
 from .generations import Generations
-from .routes import Problem
 
 if TYPE_CHECKING:
     from .control import Control

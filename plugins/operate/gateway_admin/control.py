@@ -15,6 +15,7 @@ from typing import Any, Literal
 
 import anyio
 from anyio import to_thread
+from gateway_api.routes import Problem
 
 from gateway_core.contract.condition import start_failure
 from gateway_core.contract.config_extension import ConfigFinding
@@ -28,7 +29,6 @@ from .applied import Applied
 from .documents import Triggers, not_permitted, plain
 from .generations import Generations
 from .permits import Permits, permits_of
-from .routes import Problem
 from .stored import NOT_ALLOWED, stored_faults
 from .write import dump
 

@@ -9,6 +9,8 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from gateway_api.routes import JSON, Problem, Request
+
 from gateway_core.config.documents import kind_of
 from gateway_core.contract.components import Components
 from gateway_core.contract.config_extension import DocumentKind
@@ -17,7 +19,6 @@ from gateway_core.contract.config_yaml import read
 from gateway_core.contract.errors import ConfigError, Fault
 
 from .permits import Permits
-from .routes import JSON, Problem, Request
 
 Triggers = dict[str, list[Node]]
 """Documents by the trigger's name in the config."""

@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 
-from gateway_file.private_files import replace_file
+from gateway_core.contract.private_files import replace_file
 
 log = logging.getLogger("tidegate.admin")
 

@@ -12,6 +12,8 @@ import socket
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
+from gateway_api.roles import Role, may
+from gateway_api.routes import JSON, YAML, Problem, Request
 from gateway_serving.address import check_free, split_address
 from gateway_serving.hosts import is_address, is_loopback, name_in
 
@@ -20,8 +22,6 @@ from gateway_core.contract.one_line import one_line
 
 from .callers import SEND, Caller, Callers, local_caller, unknown
 from .certificate import certificate
-from .roles import Role, may
-from .routes import JSON, YAML, Problem, Request
 
 if TYPE_CHECKING:
     from gateway_core.contract.settings import Settings

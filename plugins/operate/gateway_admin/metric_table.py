@@ -27,19 +27,19 @@ from gateway_core.contract.status import (
     TriggerStatus,
 )
 
-Found = Iterator[tuple[tuple[str, ...], Any]]
+Records = Iterator[tuple[tuple[str, ...], Any]]
 """Records of one kind, each with the values of its labels."""
 Value = float | Mapping[str, float] | Durations | None
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class MeasuredKind:
     """A kind of entity with metrics: its labels, its record, and where the records are in a status."""
 
     about: str
     labels: tuple[str, ...]
     kind: type[Record]
-    found: Callable[[GatewayStatus], Found]
+    found: Callable[[GatewayStatus], Records]
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ class Metric:
     histogram `Durations`; with `by`, an additional label, numbers by that label's value. `otel` is its name in
     OpenTelemetry's semantic conventions."""
 
-    part: Part
+    part: MeasuredKind
     name: str
     type: Literal["counter", "gauge", "histogram"]
     source: str | Callable[[Any], Value]
@@ -80,70 +80,70 @@ class Metric:
 # -- parts of the status -------------------------------------------------------------------------------------------
 
 
-def _gateway(status: GatewayStatus) -> Found:
+def _gateway(status: GatewayStatus) -> Records:
     yield (), status
 
 
-def _build(status: GatewayStatus) -> Found:
+def _build(status: GatewayStatus) -> Records:
     yield (status.version, platform.python_version()), status
 
 
-def _brokers(status: GatewayStatus) -> Found:
+def _brokers(status: GatewayStatus) -> Records:
     return (((broker.name,), broker) for broker in status.brokers)
 
 
-def _channels(status: GatewayStatus) -> Found:
+def _channels(status: GatewayStatus) -> Records:
     return (((broker.name,), broker.channel) for broker in status.brokers)
 
 
-def _groups(status: GatewayStatus) -> Found:
+def _groups(status: GatewayStatus) -> Records:
     for broker in status.brokers:
         for group, facts in broker.channel.details.get("groups", {}).items():
             yield (broker.name, group), SourceStatus.read(facts)
 
 
-def _sources(status: GatewayStatus) -> Found:
+def _sources(status: GatewayStatus) -> Records:
     for broker in status.brokers:
         yield from (((broker.name, "", source.address), source) for source in broker.sources)
     for bridge in status.bridges:
         yield from ((("", bridge.name, source.address), source) for source in bridge.sources)
 
 
-def _triggers(status: GatewayStatus) -> Found:
+def _triggers(status: GatewayStatus) -> Records:
     return (((trigger.name, trigger.broker), trigger) for trigger in status.triggers)
 
 
-def _readers(status: GatewayStatus) -> Found:
+def _readers(status: GatewayStatus) -> Records:
     for trigger in status.triggers:
         if trigger.reader is not None:
             yield (trigger.name, trigger.broker), trigger.reader
 
 
-def _bridges(status: GatewayStatus) -> Found:
+def _bridges(status: GatewayStatus) -> Records:
     return (((bridge.name,), bridge) for bridge in status.bridges)
 
 
-def _observers(status: GatewayStatus) -> Found:
+def _observers(status: GatewayStatus) -> Records:
     return (((observer.name,), observer) for observer in status.observers)
 
 
-def _processes(status: GatewayStatus) -> Found:
+def _processes(status: GatewayStatus) -> Records:
     return (((str(process.worker),), process) for process in status.processes)
 
 
-BUILD = Part("Build", ("version", "python"), GatewayStatus, _build)
-GATEWAY = Part("Gateway", (), GatewayStatus, _gateway)
-BROKER = Part("Brokers", ("broker",), BrokerStatus, _brokers)
-CHANNEL = Part("Channels of brokers", ("broker",), ChannelStatus, _channels)
-GROUP = Part("Consumer groups of triggers on a Kafka channel", ("broker", "group"), SourceStatus, _groups)
-SOURCE = Part("Sources that fetch their events (Kafka)", ("broker", "bridge", "source"), SourceStatus, _sources)
-TRIGGER = Part("Triggers", ("trigger", "broker"), TriggerStatus, _triggers)
-READER = Part(
+BUILD = MeasuredKind("Build", ("version", "python"), GatewayStatus, _build)
+GATEWAY = MeasuredKind("Gateway", (), GatewayStatus, _gateway)
+BROKER = MeasuredKind("Brokers", ("broker",), BrokerStatus, _brokers)
+CHANNEL = MeasuredKind("Channels of brokers", ("broker",), ChannelStatus, _channels)
+GROUP = MeasuredKind("Consumer groups of triggers on a Kafka channel", ("broker", "group"), SourceStatus, _groups)
+SOURCE = MeasuredKind("Sources that fetch their events (Kafka)", ("broker", "bridge", "source"), SourceStatus, _sources)
+TRIGGER = MeasuredKind("Triggers", ("trigger", "broker"), TriggerStatus, _triggers)
+READER = MeasuredKind(
     "Triggers whose subscriber reads the channel itself (Spark)", ("trigger", "broker"), ReaderStatus, _readers
 )
-BRIDGE = Part("Bridges", ("bridge",), BridgeStatus, _bridges)
-OBSERVER = Part("Observers", ("observer",), ObserverStatus, _observers)
-PROCESS = Part("Processes", ("worker",), ProcessStatus, _processes)
+BRIDGE = MeasuredKind("Bridges", ("bridge",), BridgeStatus, _bridges)
+OBSERVER = MeasuredKind("Observers", ("observer",), ObserverStatus, _observers)
+PROCESS = MeasuredKind("Processes", ("worker",), ProcessStatus, _processes)
 PARTS = (BUILD, GATEWAY, BROKER, CHANNEL, GROUP, SOURCE, TRIGGER, READER, BRIDGE, OBSERVER, PROCESS)
 
 
@@ -170,17 +170,19 @@ def _fact(name: str) -> Callable[[Any], Value]:
     return lambda record: record.details.get(name)
 
 
-def _gauge(part: Part, name: str, source: str | Callable[[Any], Value], help: str = "", *, by: str = "") -> Metric:
+def _gauge(
+    part: MeasuredKind, name: str, source: str | Callable[[Any], Value], help: str = "", *, by: str = ""
+) -> Metric:
     return Metric(part, name, "gauge", source, help, by)
 
 
 def _counter(
-    part: Part, name: str, source: str | Callable[[Any], Value], help: str = "", *, by: str = "", otel: str = ""
+    part: MeasuredKind, name: str, source: str | Callable[[Any], Value], help: str = "", *, by: str = "", otel: str = ""
 ) -> Metric:
     return Metric(part, name, "counter", source, help, by, otel)
 
 
-def _histogram(part: Part, name: str, source: str, help: str, *, otel: str) -> Metric:
+def _histogram(part: MeasuredKind, name: str, source: str, help: str, *, otel: str) -> Metric:
     return Metric(part, name, "histogram", source, help, otel=otel)
 
 

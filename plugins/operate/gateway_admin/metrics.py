@@ -19,7 +19,7 @@ from gateway_core.contract.component import OwnMetric
 from gateway_core.contract.record import Record
 from gateway_core.contract.status import BOUNDS_S, Durations, GatewayStatus
 
-from .metric_table import BRIDGE, METRICS, OWNERS, PLACE, TRIGGER, Metric, Part, Value
+from .metric_table import BRIDGE, METRICS, OWNERS, PLACE, TRIGGER, MeasuredKind, Metric, Value
 
 CONTENT_TYPE = b"text/plain; version=0.0.4; charset=utf-8"
 
@@ -84,7 +84,7 @@ class _Moved:
     """Which records of a part have moved, each with the number of the scrape that found it out; 0 if all of them were
     shown before it moved, as long as they were few."""
 
-    def __init__(self, part: Part) -> None:
+    def __init__(self, part: MeasuredKind) -> None:
         self.part = part
         self._since: dict[Values, int] = {}
         self._metrics = [metric for metric in METRICS if metric.part is part]
@@ -131,7 +131,7 @@ class _Chosen:
     """What a scrape shows of a part: everything of the records that are `shown` (whose counters are 0 still in those
     that are `young`), and of those that rest what is always there."""
 
-    part: Part
+    part: MeasuredKind
     shown: list[tuple[Values, Record]]
     resting: list[tuple[Values, Record]]
     young: Collection[Values]

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
+from gateway_api.routes import Model
 from pydantic import Field, create_model
 
 from gateway_core.contract.record import Record, fields
 from gateway_core.contract.status import BridgeStatus, BrokerStatus, TriggerStatus
-
-from .routes import Model
 
 
 class FaultDocument(Model):
@@ -49,7 +48,7 @@ class ConditionDocument(Model):
     """When `status` last changed, to the second (RFC 3339)."""
 
 
-class Origin(Model):
+class DefinedIn(Model):
     """Where a trigger is defined."""
 
     file: str
@@ -66,7 +65,7 @@ class Metadata(Model):
     """Counts the changes of `spec` since the gateway's start, from 1."""
     id: str
     """Its name in this API and in `tidegate status`: the name, prefixed with a namespace other than `default`."""
-    origin: Origin | None = None
+    origin: DefinedIn | None = None
 
 
 class Address(Model):

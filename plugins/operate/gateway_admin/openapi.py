@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from http import HTTPStatus
 from typing import Any
 
+from gateway_api.routes import JSON, PROBLEM, Route, Text
 from msgspec.json import schema_components
 from pydantic.json_schema import models_json_schema
 
@@ -14,7 +15,6 @@ from gateway_core import __version__
 from gateway_core.contract.record import DETAILS_FIELD, Record
 
 from .models import ProblemDocument
-from .routes import JSON, PROBLEM, Route, Text
 
 _REF = "#/components/schemas/{model}"
 _ALWAYS = (400, 403, 500)

@@ -12,6 +12,9 @@ from dataclasses import replace
 from inspect import isawaitable
 
 from anyio.abc import TaskGroup
+from gateway_api.roles import ROLES, Role, may
+from gateway_api.routes import Problem, Request
+from gateway_api.tokens import Tokens
 from gateway_serving.unexpected import log_unexpected
 
 from gateway_core.contract.authenticator import Authenticator, Presented
@@ -22,10 +25,7 @@ from gateway_core.contract.peer import Peer
 
 from .callers import CHALLENGE, SEND, WRONG, Caller, bearer, unknown
 from .operators_config import OperatorsConfig
-from .roles import ROLES, Role, may
-from .routes import Problem, Request
 from .sessions import Sessions
-from .tokens import Tokens
 
 log = logging.getLogger("tidegate.admin")
 

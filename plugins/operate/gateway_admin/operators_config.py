@@ -6,13 +6,12 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Self
 
 from gateway_access.policy import AllowConfig, Claim, Claims, Subject, is_about
+from gateway_api.roles import ROLES, Role
 from pydantic import Field, model_validator
 
 from gateway_core.contract.component import AuthenticatorRef, Config
 from gateway_core.contract.config_extension import ConfigFinding
 from gateway_core.contract.identity import Identity
-
-from .roles import ROLES, Role
 
 if TYPE_CHECKING:
     from gateway_core.contract.config_model import GatewayConfig

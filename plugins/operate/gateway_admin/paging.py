@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from typing import TypeVar
 from urllib.parse import urlencode
 
-from .routes import Problem, Request
+from gateway_api.routes import Problem, Request
 
 T = TypeVar("T")
 

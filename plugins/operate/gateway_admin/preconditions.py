@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from gateway_api.routes import Problem
+
 from .resources import Resources
-from .routes import Problem
 
 
 class Preconditions:

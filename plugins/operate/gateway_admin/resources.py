@@ -7,14 +7,14 @@ from collections.abc import Generator, Iterator, Sequence
 from typing import Any
 
 import msgspec
+from gateway_api.routes import Problem
+from gateway_api.shown import shown
 
 from gateway_core.contract.status import BridgeStatus, BrokerStatus, TriggerStatus
 
 from . import models, policies
 from .context import AdminContext
 from .generations import RUNNING, singular
-from .routes import Problem
-from .shown import shown
 
 Document = dict[str, Any]
 Counted = dict[str, Any]

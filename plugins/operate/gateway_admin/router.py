@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from .routes import Problem, Route, Tell
+from gateway_api.routes import Problem, Route, Tell
 
 
 class Router:

@@ -15,8 +15,8 @@ from urllib.parse import parse_qs
 
 import anyio
 from anyio.abc import TaskGroup
-from gateway_audit.log import AuditLog
-from gateway_http.tls import ServerTls
+from gateway_api.routes import Answer, Problem, Request, Route
+from gateway_audit_log.log import AuditLog
 from gateway_serving.asgi import (
     AsgiServer,
     ClientDisconnected,
@@ -29,6 +29,7 @@ from gateway_serving.asgi import (
     stream,
 )
 from gateway_serving.limits import ListenerLimits
+from gateway_serving.tls import ServerTls
 from gateway_serving.unexpected import log_unexpected
 
 from gateway_core.contract.component import OwnMetric
@@ -39,7 +40,6 @@ from .callers import Caller, Callers, Nobody, local_user_name
 from .certificate import certificate
 from .guard import MAX_BODY, Guard, LocalGuard, check_body, check_forgery, check_role, exposed
 from .router import Router
-from .routes import Answer, Problem, Request, Route
 from .watching import Status, described, watching_routes
 
 log = logging.getLogger("tidegate.admin")

@@ -9,29 +9,29 @@ from typing import TYPE_CHECKING, Any
 
 import anyio
 from anyio.abc import TaskGroup
-from gateway_audit.log import audit_log
-from gateway_file.private_files import keep_private, no_room
+from gateway_api.discovery import announce, listen, socket_path, withdraw
+from gateway_api.routes import Route, ServiceRoutes
+from gateway_api.tokens import Tokens
+from gateway_audit_log.log import audit_log
 from gateway_serving.unexpected import log_unexpected
 
 from gateway_core.contract.component import BuildContext
 from gateway_core.contract.config_model import GatewayConfig
 from gateway_core.contract.errors import ConfigError, Fault, StartError
 from gateway_core.contract.loaded import Loaded
+from gateway_core.contract.private_files import keep_private, no_room
 from gateway_core.contract.services import GatewayView, RunningService
 
 from .applied import Applied, applied_dir
 from .conditions import Conditions
-from .discovery import announce, listen, socket_path, withdraw
 from .generations import Generations
 from .operators import AdminCallers, Operators
 from .operators_config import SECTION as OPERATORS
 from .own_metrics import declared
 from .permits import permits_of
-from .routes import Route, ServiceRoutes
 from .server import Admin
 from .status_in_steps import status_in_slices
 from .stored import NOT_ALLOWED, stored_faults
-from .tokens import Tokens
 
 if TYPE_CHECKING:
     from .control import Control

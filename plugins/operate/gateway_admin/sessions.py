@@ -25,10 +25,11 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from gateway_api.roles import ROLES, Role
+from gateway_api.routes import Request
+from gateway_api.tokens import Tokens
+
 from .ended_sessions import EndedSessions
-from .roles import ROLES, Role
-from .routes import Request
-from .tokens import Tokens
 
 LASTS_S = 12 * 3600
 LINK_LASTS_S = 60

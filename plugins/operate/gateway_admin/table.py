@@ -9,6 +9,7 @@ from typing import Any
 
 import anyio
 from anyio import to_thread
+from gateway_api.routes import Answer, Request, Route, encoded, fault_document
 from gateway_serving.slices import chunks
 
 from . import documents, models
@@ -18,7 +19,6 @@ from .paging import QUERY as PAGING
 from .paging import paged
 from .preconditions import Preconditions
 from .resources import Resources
-from .routes import Answer, Request, Route, encoded, fault_document
 from .watching import NO_STORE
 
 _V1 = "/api/v1"

@@ -7,6 +7,7 @@ from inspect import isawaitable
 from operator import attrgetter
 
 import anyio
+from gateway_api.routes import Answer, Model, Problem, Request, Route, Text, encoded
 from gateway_serving.slices import chunks, drop
 from msgspec.structs import replace as replaced
 
@@ -16,7 +17,6 @@ from gateway_core.contract.status import GatewayStatus
 from . import metrics
 from .paging import QUERY as PAGING
 from .paging import paged
-from .routes import Answer, Model, Problem, Request, Route, Text, encoded
 
 NO_STORE = {"cache-control": "no-store"}
 Status = Callable[[], GatewayStatus | Awaitable[GatewayStatus]]

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from gateway_admin.routes import Answer, Problem, Request, Route, Text
+from gateway_api.routes import Answer, Problem, Request, Route, Text
 
 FOLDER = Path(__file__).parent / "assets"
 PATH = "/console/assets"

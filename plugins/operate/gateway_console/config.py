@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from gateway_admin.roles import Role, may
+from gateway_api.roles import Role, may
 
 from gateway_core.contract.component import Config
 from gateway_core.contract.config_extension import ConfigFinding

@@ -9,8 +9,8 @@ from typing import TypeVar
 
 import anyio
 from anyio import to_thread
-from gateway_admin.routes import Request
 from gateway_admin.service import AdminService
+from gateway_api.routes import Request
 from gateway_deadletter.service import DeadLetterService
 from gateway_inspect.service import InspectService
 

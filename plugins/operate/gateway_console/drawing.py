@@ -20,7 +20,7 @@ _TIP = 7
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class DrawnBox:
     """A box of the drawing. `detail` is its line that never changes, `live` whether the one below its title does."""
 
     box: Box
@@ -45,7 +45,7 @@ class Arrow:
 class Drawing:
     """What the template draws."""
 
-    parts: list[Part]
+    parts: list[DrawnBox]
     arrows: list[Arrow]
     width: float
     height: float
@@ -63,7 +63,7 @@ def _measured(node: Node) -> Box:
     return Box(node, [], _WIDTHS[node.kind], _HEIGHTS[node.kind])
 
 
-def _part(box: Box, path: str) -> Part:
+def _part(box: Box, path: str) -> DrawnBox:
     node = box.node
     room = _WIDTHS[node.kind] - _PADDING
     live = node.kind in ("source", "broker", "trigger", "bridge")
@@ -71,7 +71,7 @@ def _part(box: Box, path: str) -> Part:
     most = int(room / _CHAR)
     detail = _cut_inside(detail, most) if node.kind in ("sink", "dead_letter") else cut(detail, most)
     full = cut(" ".join([node.kind.replace("_", " "), node.title, *node.detail]), 300)
-    return Part(box, cut(node.title, int(room / _TITLE_CHAR)), full, detail, live, path)
+    return DrawnBox(box, cut(node.title, int(room / _TITLE_CHAR)), full, detail, live, path)
 
 
 def _cut_inside(address: str, most: int) -> str:

@@ -9,8 +9,8 @@ from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import urlencode
 
-from gateway_admin.roles import Role
-from gateway_admin.routes import Problem, Request
+from gateway_api.roles import Role
+from gateway_api.routes import Problem, Request
 from gateway_inspect.browse import browse
 
 from .config import HIDDEN, HideConfig

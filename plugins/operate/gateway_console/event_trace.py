@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from anyio import to_thread
-from gateway_admin.roles import Role
+from gateway_api.roles import Role
 from gateway_cloudevents import event_json
 from gateway_inspect.browse import Browsable
 from gateway_inspect.why import Wanted, dead_letters_of, entry_of, where_is, why

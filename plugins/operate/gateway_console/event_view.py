@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from gateway_admin.roles import Role
+from gateway_api.roles import Role
 
 from .config import HIDDEN, HideConfig
 

@@ -6,8 +6,8 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from gateway_admin.roles import Role
-from gateway_admin.routes import Problem
+from gateway_api.roles import Role
+from gateway_api.routes import Problem
 from gateway_inspect.explain import explain_text, sources_of
 
 from gateway_core.contract.topology import Topology

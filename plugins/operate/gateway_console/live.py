@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from inspect import isawaitable
 
 import anyio
-from gateway_admin.routes import Answer, Handler, Problem, Request, Route, Text
+from gateway_api.routes import Answer, Handler, Problem, Request, Route, Text
 from gateway_inspect.tap.stream import MEDIA
 
 from .page import ROOT, tell
@@ -24,8 +24,8 @@ _BEAT_S = 5.0
 
 Figures = Mapping[str, object]
 """JSON values by keys. Only those that have changed are sent, as one JSON object."""
-Parts = Mapping[str, str | Figures]
-Show = Callable[[Request], Parts | Awaitable[Parts]]
+LiveParts = Mapping[str, str | Figures]
+Show = Callable[[Request], LiveParts | Awaitable[LiveParts]]
 """The parts of a page now, by name."""
 
 
@@ -66,9 +66,9 @@ class Newest:
     def __init__(self, show: Show, every_s: float) -> None:
         self._show = show
         self._lasts_s = every_s * 0.9
-        self._made: dict[tuple[object, ...], tuple[float, Parts]] = {}
+        self._made: dict[tuple[object, ...], tuple[float, LiveParts]] = {}
 
-    async def parts(self, request: Request) -> Parts:
+    async def parts(self, request: Request) -> LiveParts:
         """The parts for this reader. Raises `Problem`."""
         asked = tuple((name, *values) for name, values in request.query.items())
         key = (request.path, request.who, request.role, asked)

@@ -9,8 +9,8 @@ from urllib.parse import quote
 
 from anyio import to_thread
 from gateway_admin.guard import check_origin
-from gateway_admin.routes import FORM, Answer, Problem, Request, Route, Text
 from gateway_admin.service import AdminService
+from gateway_api.routes import FORM, Answer, Problem, Request, Route, Text
 
 from .models import Link
 from .page import HTML, LOGIN, ROOT, action, html, own_path, render, see_other, tell

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gateway_admin.routes import Model
+from gateway_api.routes import Model
 
 
 class Link(Model):

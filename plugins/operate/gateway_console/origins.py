@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 from urllib.parse import unquote
 
-from gateway_admin.roles import Role
-from gateway_http.secrecy import names_credential
-from gateway_transport.witness import Origin
+from gateway_api.roles import Role
+from gateway_options.secrecy import names_credential
+from gateway_transport.witness import MessageOrigin
 
 from gateway_core.contract.event import Event
 
@@ -47,10 +47,10 @@ class Origins:
     """Keeps them until the event is accepted; the oldest are dropped, such as those of events that were refused."""
 
     def __init__(self) -> None:
-        self._waiting: dict[int, tuple[Event, Origin, int]] = {}
+        self._waiting: dict[int, tuple[Event, MessageOrigin, int]] = {}
         self._bytes = 0
 
-    def came(self, events: Sequence[Event], origin: Origin) -> None:
+    def came(self, events: Sequence[Event], origin: MessageOrigin) -> None:
         """A `Witness`."""
         waiting = self._waiting
         share = sum([len(value) + _EACH for _, value in origin.headers]) // (len(events) or 1)
@@ -62,7 +62,7 @@ class Origins:
         while len(waiting) > MOST or self._bytes > MOST_BYTES:
             self.take(next(iter(waiting.values()))[0])
 
-    def take(self, event: Event) -> tuple[Origin | None, int]:
+    def take(self, event: Event) -> tuple[MessageOrigin | None, int]:
         """Where an event came from, and about how many bytes that takes; forgets it."""
         found = self._waiting.pop(id(event), None)
         if found is None:
@@ -77,13 +77,13 @@ class Origins:
         self._bytes = 0
 
 
-def told(origin: Origin) -> dict[str, Any]:
+def told(origin: MessageOrigin) -> dict[str, Any]:
     """An origin as JSON values, without credentials: `from`, and `headers` as pairs."""
     pairs = [(name.decode("utf-8", "backslashreplace"), value) for name, value in origin.headers]
     return {"from": origin.place, "headers": [(name, _text(name, value, origin)) for name, value in pairs]}
 
 
-def _text(name: str, value: bytes, origin: Origin) -> str:
+def _text(name: str, value: bytes, origin: MessageOrigin) -> str:
     if name.lower().encode() in origin.secret or names_credential(name):
         return HIDDEN
     return short(value.decode("utf-8", "backslashreplace"), _MOST_VALUE)

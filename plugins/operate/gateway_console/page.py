@@ -9,8 +9,8 @@ from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlencode, urlsplit
 
-from gateway_admin.roles import Role, may
-from gateway_admin.routes import FORM, Answer, Handler, Problem, Request, Route, Text
+from gateway_api.roles import Role, may
+from gateway_api.routes import FORM, Answer, Handler, Problem, Request, Route, Text
 from markupsafe import Markup
 
 from gateway_core import __version__

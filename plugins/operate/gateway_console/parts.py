@@ -16,7 +16,7 @@ from .recorder import Asked, Recorder, Recording
 from .sampler import Sampler
 
 
-class Parts:
+class ConsoleParts:
     """Those of one worker."""
 
     def __init__(self, gateway: GatewayView) -> None:

@@ -16,7 +16,7 @@ from gateway_cloudevents import event_json
 from gateway_inspect.browse import agrees
 from gateway_inspect.service import InspectService
 from gateway_inspect.tap.taps import Taps
-from gateway_transport.witness import Origin
+from gateway_transport.witness import MessageOrigin
 
 from gateway_core.contract.event import Event, id_of
 from gateway_core.contract.identity import Identity
@@ -52,7 +52,7 @@ class Entry(NamedTuple):
     identity: Identity | None = None
     outcome: Outcome | None = None
     seconds: float = 0.0
-    origin: Origin | None = None
+    origin: MessageOrigin | None = None
     size: int = 0
     """About how many bytes it keeps."""
 
@@ -116,7 +116,7 @@ class Recorder(Observer):
 
     # -- the observer -----------------------------------------------------------------------------------------------
 
-    def _came(self, events: Sequence[Event], origin: Origin) -> None:
+    def _came(self, events: Sequence[Event], origin: MessageOrigin) -> None:
         if self._has_room(self._now_ns()):
             self._origins.came(events, origin)
 

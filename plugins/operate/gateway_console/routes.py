@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gateway_admin.routes import Answer, Request, Route, Text
+from gateway_api.routes import Answer, Request, Route, Text
 
 from .assets import asset_routes
 from .context import Console

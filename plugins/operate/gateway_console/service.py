@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from anyio.abc import TaskGroup
-from gateway_admin.routes import Route
+from gateway_api.routes import Route
 
 from gateway_core.contract.errors import StartError
 from gateway_core.contract.services import GatewayView, RunningService, Stream
@@ -14,7 +14,7 @@ from gateway_core.contract.services import GatewayView, RunningService, Stream
 from .switch import ROOT, check_switch, switched_on
 
 if TYPE_CHECKING:
-    from .parts import Parts
+    from .parts import ConsoleParts
 
 
 class ConsoleService(RunningService):
@@ -24,7 +24,7 @@ class ConsoleService(RunningService):
         self._gateway = gateway
         self._on = switched_on()
         self._tasks: TaskGroup | None = None
-        self._parts: Parts | None = None
+        self._parts: ConsoleParts | None = None
 
     @property
     def _served(self) -> bool:
@@ -48,12 +48,12 @@ class ConsoleService(RunningService):
 
         return console_routes(self._made().console)
 
-    def _made(self) -> Parts:
+    def _made(self) -> ConsoleParts:
         """What this worker keeps, from the first time on that somebody looks."""
         if self._parts is None:
-            from .parts import Parts
+            from .parts import ConsoleParts
 
-            self._parts = Parts(self._gateway)
+            self._parts = ConsoleParts(self._gateway)
             if self._tasks is not None:
                 self._parts.start(self._tasks)
         return self._parts

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import date, datetime
 from typing import Any, Protocol, runtime_checkable
 
-from gateway_admin.roles import Role
+from gateway_api.roles import Role
 
 from .config import HIDDEN, HideConfig
 from .filters import short

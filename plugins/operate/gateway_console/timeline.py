@@ -24,7 +24,7 @@ _TONES = {
 
 
 @dataclass(slots=True)
-class Step:
+class Moment:
     """Something that happened. `at_ns` is None if it is not known when, `seconds` how long it took. `where` is the
     trigger or bridge, `headers` are those of the message that brought the event."""
 
@@ -44,13 +44,13 @@ class Timeline:
     """`before`: until the event was accepted; `after`: attempts, waits and dead letters of all triggers in their order;
     `next`: what is still to come. `deliveries` are those of `why`, those that matched first."""
 
-    before: list[Step] = field(default_factory=list)
+    before: list[Moment] = field(default_factory=list)
     deliveries: list[dict[str, Any]] = field(default_factory=list)
-    after: list[Step] = field(default_factory=list)
-    next: list[Step] = field(default_factory=list)
+    after: list[Moment] = field(default_factory=list)
+    next: list[Moment] = field(default_factory=list)
 
     @property
-    def parts(self) -> tuple[list[Step], list[Step], list[Step]]:
+    def parts(self) -> tuple[list[Moment], list[Moment], list[Moment]]:
         """`after` in three: the first steps, those between, which a page may fold, and the last ones."""
         if len(self.after) <= _FIRST + _LAST + 4:
             return self.after, [], []
@@ -93,25 +93,25 @@ def timeline(entry: Mapping[str, Any], recorded: Sequence[Mapping[str, Any]]) ->
     return made
 
 
-def _before(entry: Mapping[str, Any], recorded: Sequence[Mapping[str, Any]]) -> list[Step]:
+def _before(entry: Mapping[str, Any], recorded: Sequence[Mapping[str, Any]]) -> list[Moment]:
     came = next((e for e in recorded if e["kind"] == "accepted"), None)
     first: Mapping[str, Any] = came or next((e for e in recorded if "from" in e or "sender" in e), {})
     at = nanoseconds(entry["received"]) or first.get("received_ns") or None
     who, place = first.get("sender"), first.get("from")
     sender = f"sent by {who['subject']}" + (f" ({who['by']})" if who["by"] else "") if who else ""
     note = " ".join(filter(None, (sender, f"from {place}" if place else "")))
-    steps = [Step("received", "Received", at, note=note, headers=first.get("headers", ()))] if at or note else []
+    steps = [Moment("received", "Received", at, note=note, headers=first.get("headers", ()))] if at or note else []
     stored = f"Accepted by {entry['broker']}" + (f" at position {entry['place']}" if entry["place"] else "")
     if came is None:
-        return [*steps, Step("accepted", stored)] if entry["place"] else steps
+        return [*steps, Moment("accepted", stored)] if entry["place"] else steps
     took = (came["at_ns"] - at) / 1e9 if at and came["at_ns"] >= at else None
-    return [*steps, Step("accepted", stored, came["at_ns"], "good", seconds=took)]
+    return [*steps, Moment("accepted", stored, came["at_ns"], "good", seconds=took)]
 
 
-def _attempts(delivery: Mapping[str, Any], recorded: Sequence[Mapping[str, Any]]) -> list[Step]:
+def _attempts(delivery: Mapping[str, Any], recorded: Sequence[Mapping[str, Any]]) -> list[Moment]:
     """The attempts of one trigger in their order, with their numbers as far as they are known."""
     steps = [
-        Step(
+        Moment(
             "attempt",
             "",
             e["at_ns"],
@@ -130,7 +130,7 @@ def _attempts(delivery: Mapping[str, Any], recorded: Sequence[Mapping[str, Any]]
             min(near, key=lambda s: abs((s.at_ns or 0) - at)).number = failure["attempt"]
         else:
             note = _answer(failure["code"], failure["reason"], False)
-            unknown.append(Step("attempt", "", at, "bad", delivery["name"], note, None, failure["attempt"]))
+            unknown.append(Moment("attempt", "", at, "bad", delivery["name"], note, None, failure["attempt"]))
     steps = sorted([*steps, *unknown], key=lambda s: s.at_ns or 0)
     number = 0
     for step in steps:
@@ -145,17 +145,17 @@ def _answer(code: int | None, reason: str | None, delivered: bool) -> str:
     return text or ("answer: accepted" if delivered else "")
 
 
-def _waits(attempts: Sequence[Step]) -> list[Step]:
+def _waits(attempts: Sequence[Moment]) -> list[Moment]:
     waits = []
     for before, after in pairwise(attempts):
         began = (after.at_ns or 0) - int((after.seconds or 0) * 1e9)
         waited = began - (before.at_ns or 0)
         if before.at_ns and waited > _WAIT_NS:
-            waits.append(Step("wait", "Waited", before.at_ns + 1, where=before.where, seconds=waited / 1e9))
+            waits.append(Moment("wait", "Waited", before.at_ns + 1, where=before.where, seconds=waited / 1e9))
     return waits
 
 
-def _dead_letter(delivery: Mapping[str, Any], recorded: Sequence[Mapping[str, Any]]) -> list[Step]:
+def _dead_letter(delivery: Mapping[str, Any], recorded: Sequence[Mapping[str, Any]]) -> list[Moment]:
     written = [e["at_ns"] for e in recorded if e["kind"] == "dead_letter"]
     facts = delivery.get("dead_letter")
     if not written and not facts:
@@ -164,11 +164,11 @@ def _dead_letter(delivery: Mapping[str, Any], recorded: Sequence[Mapping[str, An
     times = (facts or {}).get("attempts")
     at = written[-1] if written else nanoseconds((facts or {}).get("last"))
     title = "Dead letter" + (f" after {times} attempt{'s' if int(times) != 1 else ''}" if times else "")
-    return [Step("dead_letter", title, at, "bad", delivery["name"], note)]
+    return [Moment("dead_letter", title, at, "bad", delivery["name"], note)]
 
 
-def _next(delivery: Mapping[str, Any]) -> list[Step]:
+def _next(delivery: Mapping[str, Any]) -> list[Moment]:
     if delivery["state"] not in ("waiting", "in_flight", "retrying", "dead_lettering"):
         return []
     at = nanoseconds(delivery.get("next"))
-    return [Step("next", delivery["state"].replace("_", " "), at, "warn", delivery["name"], delivery["text"])]
+    return [Moment("next", delivery["state"].replace("_", " "), at, "warn", delivery["name"], delivery["text"])]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from gateway_admin.routes import Model
+from gateway_api.routes import Model
 from pydantic import BaseModel, ConfigDict
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 from gateway_access.decisions import Sender
-from gateway_admin.routes import JSON, Answer, Problem, Request, Route, Text
+from gateway_api.routes import JSON, Answer, Problem, Request, Route, Text
 
 from . import models
 from .context import InspectContext

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from anyio.abc import TaskGroup
-from gateway_admin.routes import Route
+from gateway_api.routes import Route
 
 from gateway_core.contract.config_model import GatewayConfig
 from gateway_core.contract.services import GatewayView, RunningService, Stream

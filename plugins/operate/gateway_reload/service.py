@@ -14,7 +14,7 @@ from pathlib import Path
 import anyio
 from anyio import to_thread
 from anyio.abc import TaskGroup
-from gateway_audit.log import audit_log
+from gateway_audit_log.log import audit_log
 
 from gateway_core.config.load import Loading
 from gateway_core.config.sources import gather

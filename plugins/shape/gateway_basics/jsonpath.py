@@ -80,7 +80,7 @@ def reader(path: str) -> Callable[[bytes], Raw | None]:
 
 def _slowly(parts: list[str | int], data: bytes) -> Raw | None:
     """The value in text that msgspec refuses: it may be JSON all the same."""
-    from gateway_cloudevents import json_text
+    from gateway_json import json_text
 
     try:
         found = json_text.checked(data)

@@ -126,7 +126,7 @@ def _scalar(text: bytes) -> bytes | None:
         except UnicodeDecodeError:
             return None
         except DecodeError:  # half a surrogate pair
-            from gateway_cloudevents import json_text
+            from gateway_json import json_text
 
             return json_text.string(text).encode(errors="backslashreplace")
     return None if text[:1] in (b"{", b"[") or text == b"null" else text

@@ -11,6 +11,8 @@ from functools import lru_cache
 from typing import Any
 from urllib.parse import quote, unquote_to_bytes
 
+from gateway_transport.event_formats import essence
+
 from gateway_core.contract.component import Binding, BuildContext
 from gateway_core.contract.errors import Refused, StartError
 from gateway_core.contract.event import Event, Message, text_of
@@ -24,7 +26,7 @@ from .jsonformat import JsonFormat
 from .left_out import leave_out
 from .memory import Memory
 from .older import OlderHeaders
-from .values import URIS, charset, essence, forbidden_character, uri_of_header
+from .values import URIS, charset, forbidden_character, uri_of_header
 from .versions import V1_0, Version, spared, version_to_write
 
 CONTENT_TYPE = "content-type"  # a key among attribute names; the dash makes it unique

@@ -15,11 +15,12 @@ from contextlib import suppress
 from typing import Any
 
 import msgspec
+from gateway_json import json_text
 
 from gateway_core.contract.errors import Refused
 from gateway_core.contract.event import Event
 
-from . import json_text, jsonformat, jsonwrite
+from . import jsonformat, jsonwrite
 from .values import forbidden_character, is_text
 
 OWN = frozenset({"key_base64", "json_data", "other_attributes"})

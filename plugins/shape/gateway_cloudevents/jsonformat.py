@@ -11,15 +11,16 @@ from collections.abc import Mapping
 from typing import Any
 
 import msgspec
+from gateway_json import json_text
+from gateway_transport.event_formats import essence, is_unknown_format
 from msgspec import Raw
 
 from gateway_core.contract.errors import Refused
 from gateway_core.contract.event import Event
 
-from . import json_text
 from .layouts import JsonText, Layouts
 from .memory import Memory
-from .values import encoding, essence, forbidden_character, is_json, is_text, is_unknown_format, with_utf8
+from .values import encoding, forbidden_character, is_json, is_text, with_utf8
 from .versions import Version, version_of
 
 MAX_BATCH = 10_000  # events in one message

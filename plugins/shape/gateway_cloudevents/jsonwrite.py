@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import msgspec
+from gateway_json.json_text import embeds
 from msgspec import Raw
 
 from gateway_core.contract.event import Event
 
-from .json_text import embeds
 from .jsonformat import declares_json, declares_text, fault, said
 from .versions import Version, version_to_write
 

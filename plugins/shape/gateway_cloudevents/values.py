@@ -10,9 +10,9 @@ from collections.abc import Callable
 from ipaddress import IPv6Address
 from urllib.parse import unquote_to_bytes
 
-Check = Callable[[str], str]
+from gateway_transport.event_formats import essence
 
-_KNOWN_FORMATS = ("application/cloudevents+json", "application/cloudevents-batch+json")
+Check = Callable[[str], str]
 
 # CloudEvents 1.0.2 spec.md, "Type System", String: no C0 or C1 controls, noncharacters or surrogates
 _NONCHARACTERS = "".join(chr(plane << 16 | low) for plane in range(17) for low in (0xFFFE, 0xFFFF))
@@ -111,18 +111,6 @@ def _uri_reference(text: str) -> re.Match[str] | None:
 def check_media_type(text: str) -> str:
     """RFC 2046 `type/subtype`, with parameters."""
     return "" if _MEDIA_TYPE.fullmatch(text) else "is not a media type such as application/json (RFC 2046)"
-
-
-def essence(media_type: str) -> str:
-    """`type/subtype` in lower case, without parameters."""
-    return media_type.partition(";")[0].strip(" \t").lower()
-
-
-def is_unknown_format(content_type: str) -> bool:
-    """Whether a media type is that of an event format that is not known here. Who reads that format would take such
-    data for an event, whose type and sender nobody has judged."""
-    kind = essence(content_type)
-    return kind.startswith("application/cloudevents") and kind not in _KNOWN_FORMATS
 
 
 def charset(media_type: str) -> str:

@@ -99,7 +99,8 @@ def rescue(name: DurableName, config: GatewayConfig, data_dir: Path) -> str:
 def remove(name: DurableName, config: GatewayConfig, data_dir: Path) -> None:
     """See `DurableNames`: deletes the files, unless there is something else in them."""
     from gateway_file.line_file import lines_of
-    from gateway_file.private_files import sync_directory
+
+    from gateway_core.contract.private_files import sync_directory
 
     from . import line as line_format
 

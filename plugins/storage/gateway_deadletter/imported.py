@@ -12,9 +12,8 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from gateway_file.private_files import replace_file, sync_directory, write_all
-
 from gateway_core.contract.files import private_folder
+from gateway_core.contract.private_files import replace_file, sync_directory, write_all
 
 MOST = 1_000_000
 _SLACK = 4

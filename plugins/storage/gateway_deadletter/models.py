@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from gateway_admin.routes import Model
+from gateway_api.routes import Model
 
 
 class DeadLetterRow(Model):

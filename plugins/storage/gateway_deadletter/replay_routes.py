@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 from anyio import to_thread
-from gateway_admin.routes import JSON, Answer, Problem, Request, Route
+from gateway_api.routes import JSON, Answer, Problem, Request, Route
 
 from . import models
 from .dead_letters import Query

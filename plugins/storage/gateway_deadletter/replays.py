@@ -26,8 +26,8 @@ from typing import TYPE_CHECKING, Any
 import anyio
 from anyio import to_thread
 from anyio.abc import TaskGroup
-from gateway_admin.routes import Problem
-from gateway_audit.log import audit_log
+from gateway_api.routes import Problem
+from gateway_audit_log.log import audit_log
 
 from gateway_core.contract.capabilities import FindsGivenUp, GivenUp
 from gateway_core.contract.dead_letter_facts import without_facts

@@ -6,7 +6,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from anyio import to_thread
-from gateway_admin.routes import Answer, Problem, Request, Route
+from gateway_api.routes import Answer, Problem, Request, Route
 
 from . import models
 from .dead_letters import Query, Stores, detail, given_up_counts, row

@@ -7,7 +7,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from anyio.abc import TaskGroup
-from gateway_admin.routes import Route
+from gateway_api.routes import Route
 
 from gateway_core.contract.services import GatewayView, RunningService
 

@@ -8,13 +8,13 @@ from pathlib import Path
 from anyio.abc import TaskGroup
 from gateway_file.line_file import LinePlace
 from gateway_file.line_writer import FileTarget, LineWriter
-from gateway_file.private_files import keep_private
 
 from gateway_core.contract.component import BuildContext
 from gateway_core.contract.errors import StartError
 from gateway_core.contract.event import Event
 from gateway_core.contract.files import private_folder
 from gateway_core.contract.interfaces import Outcome
+from gateway_core.contract.private_files import keep_private
 
 from . import line as line_format
 from .encryption import Keys

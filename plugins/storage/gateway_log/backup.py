@@ -26,10 +26,10 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-from gateway_file.private_files import sync_directory, write_private
 
 from gateway_core import __version__
 from gateway_core.contract.files import private_folder
+from gateway_core.contract.private_files import sync_directory, write_private
 
 from .reader import SHARD_FILE, bounds_of, open_read_only, shard_file, shards_in
 from .rows import is_damage

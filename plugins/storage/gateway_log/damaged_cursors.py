@@ -10,7 +10,7 @@ from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
-from gateway_file.private_files import replace_file
+from gateway_core.contract.private_files import replace_file
 
 from .cursor import CursorChanges, CursorState, load_cursors
 from .reader import open_read_only, shard_file

@@ -13,9 +13,8 @@ import sqlite3
 from contextlib import suppress
 from pathlib import Path
 
-from gateway_file.private_files import sync_directory
-
 from gateway_core.contract.errors import StorageError
+from gateway_core.contract.private_files import sync_directory
 
 MIB = 1024 * 1024
 MAX_BALLAST = 20 * MIB

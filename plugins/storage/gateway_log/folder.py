@@ -6,9 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
 
-from gateway_file.private_files import durable_folder, keep_private
-
 from gateway_core.contract.errors import StartError
+from gateway_core.contract.private_files import durable_folder, keep_private
 
 from . import meta
 from .disk_reserve import DiskReserve

@@ -14,9 +14,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import msgspec
-from gateway_file.private_files import replace_file
 
 from gateway_core.contract.errors import StartError
+from gateway_core.contract.private_files import replace_file
 
 FORMAT = 1
 """The format of this file."""

@@ -14,12 +14,11 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote, unquote
 
-from gateway_file.private_files import durable_folder, replace_file, sync_directory, write_private
-
 from gateway_core.contract.capabilities import DeliveryState
 from gateway_core.contract.errors import StartError
 from gateway_core.contract.event import split_position
 from gateway_core.contract.files import private_folder
+from gateway_core.contract.private_files import durable_folder, replace_file, sync_directory, write_private
 from gateway_core.contract.start_position import StartPosition
 
 from . import epochs, meta

@@ -13,10 +13,9 @@ from collections.abc import Iterator
 from contextlib import ExitStack, closing, suppress
 from pathlib import Path
 
-from gateway_file.private_files import keep_private, open_to_others, sync_directory
-
 from gateway_core.contract.errors import StartError
 from gateway_core.contract.event import position_of
+from gateway_core.contract.private_files import keep_private, open_to_others, sync_directory
 
 from . import damaged_cursors, epochs, given_up, meta, readers
 from .checksum import checksum

@@ -17,9 +17,9 @@ from pathlib import Path, PurePosixPath
 from typing import BinaryIO
 
 import msgspec
-from gateway_file.private_files import replace_file, sync_directory
 
 from gateway_core.contract.files import private_folder
+from gateway_core.contract.private_files import replace_file, sync_directory
 
 from .backup import FORMAT, MANIFEST, OWN, FileEntry, Manifest, ReportProgress
 

@@ -24,10 +24,9 @@ from threading import Lock
 from typing import Any, Literal, NoReturn, TypeVar
 from zlib import crc32
 
-from gateway_file.private_files import no_room
-
 from gateway_core.contract.errors import StartError, StorageError
 from gateway_core.contract.event import Event, position_of
+from gateway_core.contract.private_files import no_room
 
 from . import begins, damaged_cursors, epochs, given_up, meta, wal_file
 from .checksum import PRIME

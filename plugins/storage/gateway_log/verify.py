@@ -8,10 +8,9 @@ from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
-from gateway_file.private_files import open_to_others
-
 from gateway_core.contract.errors import StartError
 from gateway_core.contract.event import position_of
+from gateway_core.contract.private_files import open_to_others
 
 from . import meta
 from .cursor import load_cursors

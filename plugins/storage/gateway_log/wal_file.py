@@ -6,7 +6,7 @@ import os
 from contextlib import suppress
 from pathlib import Path
 
-from gateway_file.private_files import no_room, write_all
+from gateway_core.contract.private_files import no_room, write_all
 
 from .disk_reserve import SyncFailed
 

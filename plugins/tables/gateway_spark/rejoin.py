@@ -67,7 +67,7 @@ def _rejoin(offsets: Path, location: str, dry_run: bool) -> list[str]:
 
 
 def _replace(file: Path, text: str) -> None:
-    from gateway_file.private_files import replace_file
+    from gateway_core.contract.private_files import replace_file
 
     # Hadoop keeps a checksum beside each file, but also reads files without one
     file.with_name(f".{file.name}.crc").unlink(missing_ok=True)

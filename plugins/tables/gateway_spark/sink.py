@@ -11,14 +11,14 @@ from urllib.parse import quote
 import anyio
 import msgspec
 from anyio.abc import TaskGroup
-from gateway_file.private_files import keep_private
-from gateway_http.secrecy import shown_url
+from gateway_options.secrecy import shown_url
 
 from gateway_core.contract.component import BuildContext
 from gateway_core.contract.errors import StartError
 from gateway_core.contract.files import folder_fault, private_folder
 from gateway_core.contract.interfaces import ReaderFeed
 from gateway_core.contract.options import HIDDEN as SECRET
+from gateway_core.contract.private_files import keep_private
 
 from .checkpoint import committed, has_batches
 from .config import SparkSinkConfig, schemas

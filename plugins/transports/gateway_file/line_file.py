@@ -15,8 +15,9 @@ from itertools import groupby
 from pathlib import Path
 from typing import NamedTuple
 
+from gateway_core.contract.private_files import write_all
+
 from .line_writer import is_at, sync_directory
-from .private_files import write_all
 
 _COPIED = 1024 * 1024
 """Lines are copied in parts of about this size."""

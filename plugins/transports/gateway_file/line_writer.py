@@ -19,15 +19,14 @@ from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import Protocol, TextIO
 
-from gateway_cloudevents import json_text
+from gateway_json import json_text
 
 from gateway_core.contract.clock import Clock, Timer
 from gateway_core.contract.interfaces import DELIVERED, Outcome
 from gateway_core.contract.outcome import raised, short
+from gateway_core.contract.private_files import sync_directory as sync_directory
+from gateway_core.contract.private_files import sync_names, write_all
 from gateway_core.contract.shortage import is_shortage
-
-from .private_files import sync_directory as sync_directory
-from .private_files import sync_names, write_all
 
 log = logging.getLogger("tidegate.files")
 

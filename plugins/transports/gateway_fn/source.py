@@ -13,10 +13,10 @@ from gateway_access.counts import Counts
 from gateway_access.exposure import refuse_open
 from gateway_access.gate import Gate, gate_of
 from gateway_cloudevents.bindings import HTTP
-from gateway_cloudevents.trace_headers import of_headers
 from gateway_serving.address import split_address
 from gateway_serving.content_coding import decoded
 from gateway_serving.hosts import Hosts
+from gateway_transport.trace_headers import of_headers
 
 from gateway_core.contract.component import BuildContext, CodecRef
 from gateway_core.contract.errors import Refused, TidegateError

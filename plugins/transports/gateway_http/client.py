@@ -8,9 +8,10 @@ from collections.abc import Callable
 from urllib.parse import unquote, urlsplit
 
 from anyio.abc import TaskGroup
-from gateway_cloudevents import trace_headers
 from gateway_cloudevents.bindings import HTTP
-from gateway_transport.client_tls import client_context
+from gateway_options.client_tls import client_context
+from gateway_options.secrecy import names_credential, shown_url
+from gateway_transport import trace_headers
 
 from gateway_core.contract.component import BuildContext
 from gateway_core.contract.errors import Refused
@@ -22,7 +23,6 @@ from .config import HttpSinkConfig
 from .credentials.signing import Unsigned, signature_headers, signing
 from .outcome import ResponseClassifier
 from .pool import Exchange, Pool
-from .secrecy import names_credential, shown_url
 from .shared import InUse, Shared
 
 _HARMLESS = bytes(set(range(256)) - set(b"\r\n\0"))

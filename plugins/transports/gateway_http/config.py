@@ -2,78 +2,27 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Annotated, Literal, Self
 from urllib.parse import urlsplit
 
 from gateway_access.config import AccessConfig
 from gateway_cloudevents.config import CloudEventsConfig
+from gateway_options.client_tls import ClientTlsConfig
+from gateway_options.headers import Headers, checked_headers
+from gateway_options.url import Url, in_the_clear
 from gateway_serving.address import leads_to
-from gateway_serving.asgi import checked_path
 from gateway_serving.hosts import HostName
 from gateway_serving.limits import Bytes, ListenerLimits, Seconds
-from gateway_transport.certificate_files import certificate_faults
-from gateway_transport.client_tls import ClientTlsConfig
-from pydantic import AfterValidator, Field, model_validator
+from gateway_serving.listen import Listen, UrlPath
+from gateway_serving.tls import ServerTlsConfig
+from pydantic import Field, model_validator
 
 from gateway_core.contract.component import CodecRef, Config
 from gateway_core.contract.config_node import Place
-from gateway_core.contract.needed_files import FileFault
 
 from .credentials.config import CredentialsConfig
-from .url import Url, in_the_clear
 from .webhook_config import HandshakeReceiverConfig, HandshakeSenderConfig
-
-_LISTEN = re.compile(r"(?:\[(?P<v6>[0-9A-Fa-f:.%]+)\]|(?P<host>[^:\[\]/\s]*)):(?P<port>\d{1,5})")
-_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
-_RESERVED = {"host", "content-length", "transfer-encoding", "connection", "upgrade", "expect"}
-
-
-def split_listen(text: str) -> tuple[str, int]:
-    """Splits `HOST:PORT`. An IPv6 host is in brackets; an empty host means all addresses."""
-    found = _LISTEN.fullmatch(text)
-    if found is None or int(found["port"]) > 65535:
-        raise ValueError("write HOST:PORT, with brackets around an IPv6 host")
-    return found["v6"] or found["host"] or "", int(found["port"])
-
-
-def _listen(text: str) -> str:
-    split_listen(text)
-    return text
-
-
-def _headers(headers: dict[str, str]) -> dict[str, str]:
-    for name, value in headers.items():
-        if not _NAME.fullmatch(name) or name.lower() in _RESERVED or name.lower().startswith("ce-"):
-            raise ValueError(f"{name!r} can't be set: it is not a header name, or the gateway sets it itself")
-        if not value.isascii() or not value.isprintable():
-            raise ValueError(f"the value of {name!r} contains a character that HTTP does not allow")
-    return headers
-
-
-Listen = Annotated[str, AfterValidator(_listen)]
-UrlPath = Annotated[str, AfterValidator(checked_path)]
-Headers = Annotated[dict[str, str], AfterValidator(_headers)]
-
-
-class ServerTlsConfig(Config):
-    """The server's side of TLS. Files that change are read again for new connections; files that can't be used leave
-    the last ones in use. If `client_ca_file` is removed, no client gets in until it is back."""
-
-    cert_file: Path
-    """The certificate chain, PEM."""
-    key_file: Path
-    """Its private key, PEM."""
-    client_ca_file: Path | None = None
-    """Certificate authorities (PEM) that must have signed the client's certificate. Without it, clients need no
-    certificate."""
-
-    def file_faults(self) -> Iterator[FileFault]:
-        """See `gateway_core.contract.needed_files.NeedsFiles`."""
-        for fault in certificate_faults(self.cert_file, self.key_file, self.client_ca_file):
-            yield fault._replace(option="client_ca_file") if fault.option == "ca_file" else fault
 
 
 class LimitsConfig(ListenerLimits):
@@ -163,7 +112,7 @@ class HttpSinkConfig(Config):
     def _one_proof(self) -> Self:
         if self.credentials is not None:
             names = self.credentials.header_names()
-            _headers(dict.fromkeys(names, ""))
+            checked_headers(dict.fromkeys(names, ""))
             if found := next((name for name in self.headers if name.lower() in names), None):
                 raise ValueError(f"`credentials` sets {found!r}: leave it out of `headers`")
             if self.credentials.bearer and urlsplit(self.url).username is not None:

@@ -6,17 +6,16 @@ from collections.abc import Callable, Container
 from functools import partial
 
 from gateway_access.gate import Gate
-from gateway_cloudevents.trace_headers import of_headers
+from gateway_serving import responses
 from gateway_serving.content_coding import decoded
-from gateway_transport.witness import Origin, Witness
+from gateway_serving.responses import Response
+from gateway_transport.trace_headers import of_headers
+from gateway_transport.witness import MessageOrigin, Witness
 
 from gateway_core.contract.errors import Refused, TidegateError
 from gateway_core.contract.event import Event, Message
 from gateway_core.contract.identity import Identity
 from gateway_core.contract.interfaces import Accepted, Codec, Intake
-
-from . import responses
-from .responses import Response
 
 Accept = Callable[[Message, Accepted, "Identity | None"], None]
 
@@ -64,7 +63,7 @@ class Endpoint:
     def _witnessed(self, witness: Witness, secret: Container[bytes], message: Message) -> list[Event]:
         events = self._codec.decode(message)
         place = "" if message.peer is None else message.peer.address
-        witness(events, Origin(place, message.headers, secret))
+        witness(events, MessageOrigin(place, message.headers, secret))
         return events
 
     def take(self, message: Message, done: Accepted) -> None:

@@ -14,7 +14,10 @@ import h2.errors
 import h2.events
 import h2.exceptions
 import h2.settings
+from gateway_serving import responses
 from gateway_serving.asgi import ClientDisconnected, Receive, Scope, Send, read_body, respond
+from gateway_serving.peer import peer_of
+from gateway_serving.responses import Response
 from hypercorn.app_wrappers import ASGIWrapper
 from hypercorn.asyncio.task_group import TaskGroup
 from hypercorn.asyncio.worker_context import WorkerContext
@@ -26,11 +29,8 @@ from hypercorn.typing import ConnectionState
 
 from gateway_core.contract.event import Message
 
-from . import responses
 from .endpoint import Endpoint, decide
 from .listener import HttpListener
-from .peer import peer_of
-from .responses import Response
 
 log = logging.getLogger(__name__)
 

@@ -9,9 +9,9 @@ from typing import Any
 import anyio
 import httpx
 from anyio.abc import TaskGroup
-from gateway_cloudevents import trace_headers
 from gateway_cloudevents.bindings import HTTP
-from gateway_transport.client_tls import client_context
+from gateway_options.client_tls import client_context
+from gateway_transport import trace_headers
 
 from gateway_core.contract.component import BuildContext
 from gateway_core.contract.errors import Refused

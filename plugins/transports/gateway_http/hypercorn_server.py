@@ -6,10 +6,11 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
+from gateway_serving.tls import ServerTls
+
 from .config import HttpSourceConfig
 from .listener import HttpListener
 from .protocol import Connection
-from .tls import ServerTls
 
 if TYPE_CHECKING:
     from .http2 import Http2Engine

@@ -9,14 +9,15 @@ from typing import Protocol, cast
 
 import anyio
 from anyio.abc import TaskGroup
+from gateway_serving import responses
 from gateway_serving.acceptor import Accepted, Acceptor
 from gateway_serving.budget import Budget, Unfinished
 from gateway_serving.hosts import Hosts
+from gateway_serving.listen import split_listen
+from gateway_serving.tls import ServerTls
 
-from . import responses
-from .config import HttpSourceConfig, split_listen
+from .config import HttpSourceConfig
 from .endpoint import Endpoint, Routes
-from .tls import ServerTls
 
 SWEEP_S = 0.5
 _POLL_S = 0.01

@@ -7,21 +7,19 @@ Sources: Knative data plane contract ("Event Delivery", "Event Acknowledgement a
 from __future__ import annotations
 
 import logging
-import re
 import time
 from collections.abc import Callable, Sequence
-from email.utils import parsedate_to_datetime
 from http import HTTPStatus
 from typing import Protocol
 
+from gateway_options.secrecy import without
 from gateway_serving.content_coding import decoded
+from gateway_transport.http_retries import is_retried, retry_after_s
 
 from gateway_core.contract.errors import Refused
 from gateway_core.contract.event import Message
 from gateway_core.contract.interfaces import Codec, Outcome
 from gateway_core.contract.one_line import one_line
-
-from .secrecy import without
 
 log = logging.getLogger(__name__)
 
@@ -29,36 +27,7 @@ Headers = list[tuple[bytes, bytes]]
 
 KEEP_BYTES = 64 * 1024  # of a body that is not a reply
 REPLY_BYTES = 1024 * 1024  # the longest reply
-_ASCTIME = re.compile(r"[A-Z][a-z]{2} [A-Z][a-z]{2} [ 0-9][0-9] [0-9]{2}:[0-9]{2}:[0-9]{2} [0-9]{4}")
-_RETRIED_4XX = frozenset((404, 408, 409, 429))
 _DELIVERED = {status: Outcome(True, code=status) for status in range(200, 300)}
-
-
-def retry_after_s(value: bytes, now_s: float) -> float | None:
-    """Seconds of a `Retry-After` value, which is digits or an HTTP date in any of its three forms (RFC 9110 section
-    5.6.7); None if it is neither. More than nine digits count as a billion: the caller's limit is far below."""
-    value = value.strip(b" \t")
-    if value.isdigit():
-        value = value.lstrip(b"0") or b"0"
-        return float(value) if len(value) <= 9 else 1e9
-    try:
-        text = value.decode("ascii")
-        if value.endswith(b" GMT"):
-            at = parsedate_to_datetime(text)
-        elif _ASCTIME.fullmatch(text):
-            at = parsedate_to_datetime(f"{text} GMT")
-        else:
-            return None
-        return max(0.0, at.timestamp() - now_s)
-    except (ValueError, OverflowError):
-        return None
-
-
-def is_retried(status: int) -> bool:
-    """Whether to retry after a response that is not 2xx. Codes outside the table are retried (DP-14)."""
-    if 400 <= status < 500:
-        return status in _RETRIED_4XX
-    return not (100 <= status < 200 or 300 <= status < 400)
 
 
 def unanswered(reason: str) -> Outcome:

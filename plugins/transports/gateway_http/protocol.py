@@ -27,17 +27,16 @@ from collections import deque
 from typing import cast
 
 import httptools
-from gateway_serving import content_coding
+from gateway_serving import content_coding, responses
 from gateway_serving.content_coding import UnknownCoding
+from gateway_serving.peer import peer_of
+from gateway_serving.responses import Response, wire
 
 from gateway_core.contract.event import Message
 from gateway_core.contract.peer import Peer
 
-from . import responses
 from .endpoint import Endpoint, Routes, decide, method_refused
 from .listener import HttpListener
-from .peer import peer_of
-from .responses import Response, wire
 
 MAX_PENDING = 16  # unanswered requests per connection before reading pauses
 LINGER_S = 2.0  # how long a refused client may keep sending, so that it can read the response

@@ -8,15 +8,15 @@ from collections.abc import Callable
 from weakref import WeakKeyDictionary
 
 from anyio.abc import TaskGroup
+from gateway_serving.listen import split_listen
+from gateway_serving.sockets import bind
 
 from gateway_core.contract.errors import StartError
 
-from .config import HttpSourceConfig, split_listen
+from .config import HttpSourceConfig
 from .endpoint import Endpoint
 from .listener import HttpListener, Listener
 from .protocol import Connection
-
-_BACKLOG = 1024
 
 
 class NativeListener(HttpListener):
@@ -24,34 +24,6 @@ class NativeListener(HttpListener):
 
     def _connection(self) -> asyncio.Protocol:
         return Connection(self)
-
-
-def bind(listen: str, reuse_port: bool) -> list[socket.socket]:
-    """Listening sockets for all addresses of a `HOST:PORT`, on one port. Raises `OSError`."""
-    host, port = split_listen(listen)
-    sockets: list[socket.socket] = []
-    found = list(
-        dict.fromkeys(socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE))
-    )
-    try:
-        for family, kind, protocol, _, address in found:
-            sock = socket.socket(family, kind, protocol)
-            sockets.append(sock)
-            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            if reuse_port:
-                sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-            if family == socket.AF_INET6:
-                alone = len(found) == 1  # then `[::]` takes IPv4, too; else IPv4 has a socket of its own
-                sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, not alone)
-            sock.bind((address[0], port or address[1], *address[2:]))
-            port = sock.getsockname()[1]
-            sock.listen(_BACKLOG)
-            sock.setblocking(False)
-    except OSError:
-        for sock in sockets:
-            sock.close()
-        raise
-    return sockets
 
 
 _listeners: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[str, Listener]] = WeakKeyDictionary()

@@ -10,19 +10,20 @@ from gateway_access.counts import Counts
 from gateway_access.exposure import refuse_open
 from gateway_access.gate import gate_of
 from gateway_cloudevents.bindings import HTTP
+from gateway_options.secrecy import shown_url
 from gateway_serving.address import url_at
+from gateway_serving.listen import split_listen
+from gateway_serving.tls import server_tls
 from gateway_transport.witness import Witness
 
 from gateway_core.contract.component import BuildContext
 from gateway_core.contract.errors import StartError
 from gateway_core.contract.interfaces import Codec, Intake, Source
 
-from .config import HttpSourceConfig, split_listen
+from .config import HttpSourceConfig
 from .endpoint import Endpoint
 from .listener import Listener
-from .secrecy import shown_url
 from .server import NativeListener, attach, detach, follow
-from .tls import server_tls
 from .webhook_receiver import WebhookEndpoint, WebhookReceiver
 
 

@@ -13,6 +13,7 @@ from typing import Any
 
 import msgspec
 from gateway_access.bucket import Bucket, Table
+from gateway_serving.responses import Answered, Headers, Response, options_answer
 
 from gateway_core.contract.authenticator import Forbidden, TooManyRequests
 from gateway_core.contract.errors import Refused
@@ -21,7 +22,6 @@ from gateway_core.contract.identity import Identity
 from gateway_core.contract.interfaces import Accepted
 
 from .endpoint import Endpoint
-from .responses import Answered, Headers, Response, options_answer
 from .webhook_config import HandshakeReceiverConfig
 
 MOST_ORIGINS = 1000

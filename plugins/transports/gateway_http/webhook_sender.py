@@ -15,7 +15,8 @@ from typing import NamedTuple
 
 import anyio
 from anyio.abc import TaskGroup
-from gateway_transport.client_tls import client_context
+from gateway_options.client_tls import client_context
+from gateway_transport.http_retries import retry_after_s
 
 from gateway_core.contract.capabilities import (
     ClassifiesResponses,
@@ -35,7 +36,7 @@ from gateway_core.contract.shortage import is_shortage
 
 from .client import Target
 from .config import HttpSinkConfig
-from .outcome import Headers, retry_after_s, unanswered
+from .outcome import Headers, unanswered
 from .webhook_config import HandshakeSenderConfig
 
 log = logging.getLogger(__name__)

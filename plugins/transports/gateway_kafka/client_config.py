@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Literal
 
-from gateway_transport.addresses import Address, Listed
+from gateway_options.addresses import Address, Listed
 from pydantic import Field, model_validator
 
 from gateway_core.contract.component import Config

@@ -6,7 +6,7 @@ import re
 from typing import Annotated, Any, ClassVar, Literal
 from urllib.parse import urlsplit
 
-from gateway_transport.addresses import Listed
+from gateway_options.addresses import Listed
 from pydantic import AfterValidator, Field, model_validator
 
 from gateway_core.contract.component import CodecRef, Config, KeyMapperRef

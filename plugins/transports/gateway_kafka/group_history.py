@@ -9,10 +9,9 @@ from collections.abc import Collection, Mapping
 from hashlib import sha256
 from pathlib import Path
 
-from gateway_file.private_files import replace_file
-
 from gateway_core.contract.component import BuildContext
 from gateway_core.contract.files import private_folder
+from gateway_core.contract.private_files import replace_file
 
 from .client import KafkaFault
 

@@ -7,8 +7,8 @@ from typing import Any, cast
 
 from gateway_cloudevents.bindings import KAFKA
 from gateway_cloudevents.text_headers import TextHeaders
-from gateway_cloudevents.trace_headers import headers as trace_headers
 from gateway_transport import messages
+from gateway_transport.trace_headers import headers as trace_headers
 
 from gateway_core.contract.component import BuildContext, CodecRef, KeyMapperRef
 from gateway_core.contract.event import Event, Message

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import ClassVar
 
 from anyio.abc import TaskGroup
-from gateway_transport.template import is_fixed, name_of
+from gateway_options.template import is_fixed, name_of
 
 from gateway_core.contract.component import BuildContext
 from gateway_core.contract.errors import Refused

@@ -11,7 +11,7 @@ import anyio
 from anyio.abc import TaskGroup
 from gateway_transport.not_an_event import what_to_do
 from gateway_transport.tasks import run
-from gateway_transport.witness import Origin, Witness
+from gateway_transport.witness import MessageOrigin, Witness
 
 from gateway_core.contract.clock import Timer
 from gateway_core.contract.component import BuildContext
@@ -184,7 +184,7 @@ class KafkaSource:
         for event in events:
             number, behind = split_position(event.position)
             topic, partition = self._flow.name_of(number)
-            witness((event,), Origin(f"topic {topic}, partition {partition}, offset {behind - 1}"))
+            witness((event,), MessageOrigin(f"topic {topic}, partition {partition}, offset {behind - 1}"))
 
     def _woken(self) -> None:
         self._wake = None

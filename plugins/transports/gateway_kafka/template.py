@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from gateway_transport.template import NameRules
+from gateway_options.template import NameRules
 
 TOPIC = NameRules(
     what="topic",

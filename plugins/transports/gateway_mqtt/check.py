@@ -5,7 +5,7 @@ from __future__ import annotations
 from uuid import uuid4
 
 import anyio
-from gateway_transport.client_tls import client_context
+from gateway_options.client_tls import client_context
 from gateway_transport.connection import Rejected, leaf, reason_of
 
 from gateway_core.contract.errors import StartError

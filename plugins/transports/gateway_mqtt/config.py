@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from typing import Annotated, Any, ClassVar, Literal
 from urllib.parse import unquote
 
+from gateway_options.template import NameRules
 from gateway_transport.held_bytes import HeldBytesConfig
 from gateway_transport.not_an_event import NotAnEventConfig
-from gateway_transport.template import NameRules
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from gateway_core.contract.component import CodecRef

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import anyio
-from gateway_transport.client_tls import client_context
+from gateway_options.client_tls import client_context
 from gateway_transport.connection import Rejected, leaf, reason_of
 
 from gateway_core.contract.config_model import GatewayConfig

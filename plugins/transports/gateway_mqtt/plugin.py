@@ -43,7 +43,9 @@ def _sink_config() -> type[BaseModel]:
 
 @hookimpl
 def gateway_transports() -> list[Transport]:
-    from . import guarantees, own_metrics
+    from gateway_transport.connection import lost_metric
+
+    from . import guarantees
 
     return [
         Transport(
@@ -54,7 +56,7 @@ def gateway_transports() -> list[Transport]:
                 _source_config,
                 _source,
                 guarantees=guarantees.SOURCE,
-                metrics=[own_metrics.LOST],
+                metrics=[lost_metric("mqtt", "an MQTT server")],
                 **_LIBRARY,
             ),
             sink=Component(
@@ -63,7 +65,7 @@ def gateway_transports() -> list[Transport]:
                 _sink_config,
                 _sink,
                 guarantees=guarantees.SINK,
-                metrics=[own_metrics.LOST],
+                metrics=[lost_metric("mqtt", "an MQTT server")],
                 **_LIBRARY,
             ),
         )

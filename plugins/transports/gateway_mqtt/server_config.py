@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Annotated, Any, Literal
 
-from gateway_transport.client_tls import ClientTlsConfig
+from gateway_options.client_tls import ClientTlsConfig
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from gateway_core.contract.component import Config

@@ -9,10 +9,10 @@ from uuid import uuid4
 
 import anyio
 from anyio.abc import TaskGroup
-from gateway_transport.client_tls import client_context
-from gateway_transport.connection import Connection, Rejected
+from gateway_options.client_tls import client_context
+from gateway_options.template import name_of
+from gateway_transport.connection import Connection, Rejected, lost
 from gateway_transport.messages import writer
-from gateway_transport.template import name_of
 
 from gateway_core.contract.clock import Timer
 from gateway_core.contract.component import BuildContext
@@ -21,7 +21,6 @@ from gateway_core.contract.event import Event, Message
 from gateway_core.contract.interfaces import DELIVERED, Outcome
 from gateway_core.contract.outcome import unwritable
 
-from . import own_metrics
 from .binding import Properties, binding, packet_size, properties
 from .client import Limits, MqttClient
 from .config import TOPIC, MqttSinkConfig
@@ -71,7 +70,7 @@ class MqttSink:
 
     def metrics(self) -> dict[str, float]:
         """See `gateway_core.contract.capabilities.Measured`."""
-        return {own_metrics.LOST.name: self._connection.losses}
+        return lost("mqtt", self._connection.losses)
 
     async def stop(self) -> None:
         self._stopped = True

@@ -11,12 +11,12 @@ from uuid import uuid4
 
 import anyio
 from anyio.abc import TaskGroup
-from gateway_transport.client_tls import client_context
-from gateway_transport.connection import Connection, Rejected, leaf
+from gateway_options.client_tls import client_context
+from gateway_transport.connection import Connection, Rejected, leaf, lost
 from gateway_transport.handover import Handover
 from gateway_transport.messages import reader
 from gateway_transport.not_an_event import handle, wrapped
-from gateway_transport.witness import Origin, Witness
+from gateway_transport.witness import MessageOrigin, Witness
 
 from gateway_core.contract.component import BuildContext
 from gateway_core.contract.errors import Refused
@@ -25,7 +25,6 @@ from gateway_core.contract.interfaces import Intake
 from gateway_core.contract.normal_form import without_names
 from gateway_core.contract.one_line import one_line
 
-from . import own_metrics
 from .binding import STRUCTURED, Publish, binding
 from .client import MqttClient
 from .config import MqttSourceConfig
@@ -201,7 +200,7 @@ class MqttSource:
         else:
             self._mark(event, message.topic)
             if self._witness is not None:
-                self._witness((event,), Origin(f"topic {message.topic}", message.headers))
+                self._witness((event,), MessageOrigin(f"topic {message.topic}", message.headers))
             handover.take(event, token)
         message.payload = b""  # the token needs no second copy of what the event has
         if handover.held >= 2 * self._options.receive_maximum or handover.full:
@@ -257,7 +256,7 @@ class MqttSource:
 
     def metrics(self) -> dict[str, float]:
         """See `gateway_core.contract.capabilities.Measured`."""
-        return {own_metrics.LOST.name: self._connection.losses}
+        return lost("mqtt", self._connection.losses)
 
     def info(self) -> dict[str, Any]:
         """`lag` counts the messages that the server has sent and that are not safe yet: it does not say how many still

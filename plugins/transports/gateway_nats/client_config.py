@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Annotated, Any
 from urllib.parse import urlsplit
 
-from gateway_transport.addresses import Listed
-from gateway_transport.client_tls import ClientTlsConfig
+from gateway_options.addresses import Listed
+from gateway_options.client_tls import ClientTlsConfig
 from pydantic import AfterValidator, Field, model_validator
 
 from gateway_core.contract.component import Config

@@ -10,7 +10,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import anyio
-from gateway_transport.client_tls import ClientTlsConfig, client_context
+from gateway_options.client_tls import ClientTlsConfig, client_context
 from gateway_transport.connection import Rejected
 from nats import errors
 from nats.aio.client import Client

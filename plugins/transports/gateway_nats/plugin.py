@@ -59,7 +59,9 @@ def _channel_config() -> type[BaseModel]:
 
 @hookimpl
 def gateway_transports() -> list[Transport]:
-    from . import guarantees, own_metrics
+    from gateway_transport.connection import lost_metric
+
+    from . import guarantees
 
     return [
         Transport(
@@ -71,7 +73,7 @@ def gateway_transports() -> list[Transport]:
                 _source,
                 schemes=("nats", "tls"),
                 guarantees=guarantees.SOURCE,
-                metrics=[own_metrics.LOST],
+                metrics=[lost_metric("nats", "NATS")],
                 **_LIBRARY,
             ),
             sink=Component(

@@ -9,8 +9,8 @@ from collections.abc import Callable, Container
 from urllib.parse import quote
 
 from anyio.abc import TaskGroup
+from gateway_options.template import is_fixed, name_of
 from gateway_transport.messages import writer
-from gateway_transport.template import is_fixed, name_of
 from nats.aio.msg import Msg
 
 from gateway_core.contract.component import BuildContext

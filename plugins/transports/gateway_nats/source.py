@@ -14,6 +14,7 @@ from urllib.parse import quote
 
 import anyio
 from anyio.abc import TaskGroup
+from gateway_transport.connection import lost
 from gateway_transport.handover import Handover
 from gateway_transport.messages import reader
 from gateway_transport.not_an_event import handle, what_to_do, wrapped
@@ -28,7 +29,6 @@ from gateway_core.contract.interfaces import Intake
 from gateway_core.contract.outcome import Outcome
 from gateway_core.contract.start_position import StartPosition
 
-from . import own_metrics
 from .binding import NATS, message_of
 from .client import Link
 from .config import NatsSourceConfig
@@ -204,7 +204,7 @@ class NatsSource:
 
     def metrics(self) -> dict[str, float]:
         """See `gateway_core.contract.capabilities.Measured`."""
-        return {own_metrics.LOST.name: self._link.losses}
+        return lost("nats", self._link.losses)
 
     def info(self) -> dict[str, Any]:
         """See `gateway_core.contract.capabilities.Watched`. `redelivered` counts messages that came again, `dropped`

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from gateway_http.config import Listen, ServerTlsConfig, UrlPath
 from gateway_serving.access import Origin, Token
 from gateway_serving.hosts import HostName
 from gateway_serving.limits import ListenerLimits, Seconds
+from gateway_serving.listen import Listen, UrlPath
+from gateway_serving.tls import ServerTlsConfig
 from pydantic import AfterValidator, Field
 
 from gateway_core.contract.component import Config

@@ -15,8 +15,8 @@ import anyio
 import httpx
 import msgspec
 from gateway_cloudevents.bindings import HTTP
-from gateway_http.outcome import is_retried, retry_after_s
-from gateway_http.secrecy import shown_url
+from gateway_options.secrecy import shown_url
+from gateway_transport.http_retries import is_retried, retry_after_s
 
 from gateway_core.contract.cli.exit_codes import FAULT, OK
 from gateway_core.contract.clock import SystemClock

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
 from anyio.abc import TaskGroup
-from gateway_http.config import split_listen
-from gateway_http.server import bind
-from gateway_http.tls import server_tls
 from gateway_serving.address import url_at
 from gateway_serving.asgi import AsgiServer, Receive, Scope, Send, respond
 from gateway_serving.hosts import Hosts
+from gateway_serving.listen import split_listen
+from gateway_serving.sockets import bind
+from gateway_serving.tls import server_tls
 
 from gateway_core.contract.component import BuildContext
 from gateway_core.contract.errors import StartError

@@ -6,8 +6,8 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any
 
 import msgspec
-from gateway_http.responses import Response, problem
 from gateway_serving.asgi import Receive, Scope, Send, read_body, respond, stream
+from gateway_serving.responses import Response, problem
 
 from . import endpoint as bodies
 from .endpoint import Endpoint, Wrong

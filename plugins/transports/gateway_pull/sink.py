@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from anyio.abc import TaskGroup
 from gateway_access.exposure import refuse_open
-from gateway_http.secrecy import shown_url
+from gateway_options.secrecy import shown_url
 from gateway_transport.messages import writer
 
 from gateway_core.contract.component import Binding, BuildContext, CodecRef

@@ -6,8 +6,8 @@ import re
 from typing import Annotated, Any, Literal
 from urllib.parse import parse_qsl, unquote, urlsplit
 
-from gateway_transport.addresses import Listed
-from gateway_transport.client_tls import ClientTlsConfig
+from gateway_options.addresses import Listed
+from gateway_options.client_tls import ClientTlsConfig
 from pydantic import AfterValidator, Field, model_validator
 
 from gateway_core.contract.component import Config

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from typing import Annotated, Any, ClassVar, Literal
 
+from gateway_options.template import NameRules
 from gateway_transport.held_bytes import HeldBytesConfig
 from gateway_transport.not_an_event import NotAnEventConfig
-from gateway_transport.template import NameRules
 from pydantic import AfterValidator, Field, model_validator
 
 from gateway_core.contract.component import CodecRef, Config, KeyMapperRef

@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import anyio
-from gateway_transport.client_tls import client_context
+from gateway_options.client_tls import client_context
 from gateway_transport.connection import Rejected
 from pamqp import commands as amqp
 from pamqp.base import Frame

@@ -7,9 +7,9 @@ from urllib.parse import quote
 
 import anyio
 from anyio.abc import TaskGroup
-from gateway_transport.connection import Connection
+from gateway_options.template import name_of
+from gateway_transport.connection import Connection, lost
 from gateway_transport.messages import writer
-from gateway_transport.template import name_of
 from pamqp import commands as amqp
 
 from gateway_core.contract.component import BuildContext
@@ -18,7 +18,7 @@ from gateway_core.contract.event import Event, Message
 from gateway_core.contract.interfaces import Outcome
 from gateway_core.contract.outcome import unwritable
 
-from . import binding, own_metrics, session, topology
+from . import binding, session, topology
 from .config import ROUTING_KEY, RabbitSinkConfig
 from .faults import RabbitFault, forbidden_topic, size_limit
 from .link import Link
@@ -66,7 +66,7 @@ class RabbitSink:
 
     def metrics(self) -> dict[str, float]:
         """See `gateway_core.contract.capabilities.Measured`."""
-        return {own_metrics.LOST.name: self._connection.losses}
+        return lost("rabbitmq", self._connection.losses)
 
     async def stop(self) -> None:
         await self._publisher.drain(CLOSE_S)

@@ -10,7 +10,7 @@ from urllib.parse import quote
 
 import anyio
 from anyio.abc import TaskGroup
-from gateway_transport.connection import Connection
+from gateway_transport.connection import Connection, lost
 from gateway_transport.handover import Handover
 from gateway_transport.messages import reader
 from gateway_transport.not_an_event import handle, what_to_do, wrapped
@@ -21,7 +21,7 @@ from gateway_core.contract.errors import Refused
 from gateway_core.contract.event import Event, Message
 from gateway_core.contract.interfaces import Intake
 
-from . import binding, own_metrics, session, topology
+from . import binding, session, topology
 from .acks import Acks
 from .config import RabbitSourceConfig
 from .faults import RabbitFault
@@ -208,7 +208,7 @@ class RabbitSource:
 
     def metrics(self) -> dict[str, float]:
         """See `gateway_core.contract.capabilities.Measured`."""
-        return {own_metrics.LOST.name: self._connection.losses}
+        return lost("rabbitmq", self._connection.losses)
 
     def info(self) -> dict[str, Any]:
         held = self._handover.held

@@ -6,7 +6,7 @@ import ssl
 from collections.abc import Sequence
 from typing import Any, Protocol, cast
 
-from gateway_transport.client_tls import client_context
+from gateway_options.client_tls import client_context
 from redis.asyncio import Redis
 from redis.asyncio.cluster import ClusterNode, RedisCluster
 from redis.asyncio.connection import Connection, ConnectionPool, SSLConnection

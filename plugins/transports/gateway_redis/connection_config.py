@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from gateway_transport.addresses import Address, Listed
-from gateway_transport.client_tls import ClientTlsConfig
+from gateway_options.addresses import Address, Listed
+from gateway_options.client_tls import ClientTlsConfig
 from pydantic import Field, model_validator
 
 from gateway_core.contract.component import Config

@@ -54,7 +54,9 @@ def _sink_config() -> type[BaseModel]:
 
 @hookimpl
 def gateway_transports() -> list[Transport]:
-    from . import guarantees, own_metrics
+    from gateway_transport.connection import lost_metric
+
+    from . import guarantees
 
     return [
         Transport(
@@ -65,7 +67,7 @@ def gateway_transports() -> list[Transport]:
                 _source_config,
                 _source,
                 guarantees=guarantees.SOURCE,
-                metrics=[own_metrics.LOST],
+                metrics=[lost_metric("redis", "Redis")],
                 **_LIBRARY,
             ),
             sink=Component(

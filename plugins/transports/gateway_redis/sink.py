@@ -10,8 +10,8 @@ from typing import Any
 
 import anyio
 from anyio.abc import TaskGroup
+from gateway_options.template import name_of
 from gateway_transport.messages import writer
-from gateway_transport.template import name_of
 from redis.exceptions import ReadOnlyError
 
 from gateway_core.contract.component import BuildContext

@@ -9,7 +9,7 @@ from typing import Any
 
 import anyio
 from anyio.abc import TaskGroup
-from gateway_transport.connection import Connection, Rejected
+from gateway_transport.connection import Connection, Rejected, lost
 from gateway_transport.messages import reader
 from redis.exceptions import NoPermissionError, RedisClusterException, RedisError
 
@@ -18,7 +18,7 @@ from gateway_core.contract.errors import StartError
 from gateway_core.contract.event import Event, Message
 from gateway_core.contract.interfaces import Intake
 
-from . import faults, own_metrics
+from . import faults
 from .binding import REDIS
 from .client import client, close
 from .config import RedisSourceConfig
@@ -101,7 +101,7 @@ class RedisSource:
 
     def metrics(self) -> dict[str, float]:
         """See `gateway_core.contract.capabilities.Measured`."""
-        return {own_metrics.LOST.name: self._connection.losses}
+        return lost("redis", self._connection.losses)
 
     def info(self) -> dict[str, Any]:
         streams = {one.group.stream: one.info() for one in self._readers}

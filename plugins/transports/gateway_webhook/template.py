@@ -11,7 +11,7 @@ from typing import Any
 from urllib.parse import parse_qsl, quote
 
 import msgspec
-from gateway_cloudevents import json_text
+from gateway_json import json_text
 from msgspec import Raw
 
 from gateway_core.contract.errors import Refused

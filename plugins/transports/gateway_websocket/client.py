@@ -11,8 +11,8 @@ from urllib.parse import urlsplit
 import anyio
 from gateway_http.credentials.oauth2 import token_source
 from gateway_http.credentials.tokens import Token, TokenSource, next_token
-from gateway_http.secrecy import shown_url
-from gateway_transport.client_tls import client_context
+from gateway_options.client_tls import client_context
+from gateway_options.secrecy import shown_url
 from gateway_transport.connection import Connection, Rejected
 from websockets.client import ClientProtocol
 from websockets.exceptions import InvalidStatus

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Annotated
 
 from gateway_access.config import AccessConfig
-from gateway_http.secrecy import shown_url
+from gateway_options.secrecy import shown_url
 from gateway_serving.limits import Seconds
 from gateway_transport.held_bytes import HeldBytesConfig
 from gateway_transport.not_an_event import NotAnEventConfig

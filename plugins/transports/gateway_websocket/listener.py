@@ -10,17 +10,17 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 from gateway_access.gate import Gate
-from gateway_http.config import split_listen
-from gateway_http.peer import peer_of
-from gateway_http.secrecy import shown_url
-from gateway_http.server import bind
-from gateway_http.tls import ServerTls, server_tls
+from gateway_options.secrecy import shown_url
 from gateway_serving.acceptor import Acceptor
 from gateway_serving.access import has_token
 from gateway_serving.address import url_at
 from gateway_serving.budget import Budget
 from gateway_serving.hosts import Hosts
+from gateway_serving.listen import split_listen
+from gateway_serving.peer import peer_of
 from gateway_serving.refusal import RequestRefused, problem
+from gateway_serving.sockets import bind
+from gateway_serving.tls import ServerTls, server_tls
 from websockets.http11 import Request
 from websockets.server import ServerProtocol
 from websockets.typing import Subprotocol

@@ -6,14 +6,16 @@ from collections.abc import Iterator
 from typing import Annotated, Literal
 from urllib.parse import urlsplit
 
-from gateway_http.config import Headers, Listen, ServerTlsConfig, UrlPath
 from gateway_http.credentials.config import BearerConfig
-from gateway_http.url import in_the_clear
+from gateway_options.client_tls import ClientTlsConfig
+from gateway_options.headers import Headers
+from gateway_options.url import in_the_clear
 from gateway_serving.access import Origin, Token
 from gateway_serving.address import leads_to
 from gateway_serving.hosts import HostName
 from gateway_serving.limits import Bytes, ListenerLimits, Seconds
-from gateway_transport.client_tls import ClientTlsConfig
+from gateway_serving.listen import Listen, UrlPath
+from gateway_serving.tls import ServerTlsConfig
 from pydantic import AfterValidator, model_validator
 
 from gateway_core.contract.component import Config

@@ -9,7 +9,7 @@ from collections.abc import Callable
 import anyio
 from anyio.abc import TaskGroup
 from gateway_access.exposure import refuse_open
-from gateway_http.secrecy import shown_url
+from gateway_options.secrecy import shown_url
 from gateway_transport.connection import Connection, reason_of
 from gateway_transport.messages import writer
 

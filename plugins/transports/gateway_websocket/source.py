@@ -13,7 +13,7 @@ from anyio.abc import TaskGroup
 from gateway_access.counts import Counts
 from gateway_access.exposure import refuse_open
 from gateway_access.gate import Gate, gate_of
-from gateway_http.config import split_listen
+from gateway_serving.listen import split_listen
 from gateway_transport.connection import Connection
 from gateway_transport.messages import reader
 

@@ -13,12 +13,12 @@ from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from gateway_audit_log.files import audit_file, current_files, generations
+
 from gateway_core.contract.cli import common
 from gateway_core.contract.cli.common import CommandError
 from gateway_core.contract.cli.exit_codes import OK
 from gateway_core.contract.one_line import one_line
-
-from ..files import audit_file, current_files, generations
 
 Line = dict[str, Any]
 _POLL_S = 0.25

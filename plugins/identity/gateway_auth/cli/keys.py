@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import typer
-from gateway_audit.log import record_command
+from gateway_audit_log.log import record_command
 from gateway_terminal import tables
 
 from gateway_core.contract.cli import common

@@ -6,7 +6,7 @@ import getpass
 import sys
 from pathlib import Path
 
-from gateway_audit.log import record_command
+from gateway_audit_log.log import record_command
 
 from gateway_core.contract.cli.common import CommandError, settings
 

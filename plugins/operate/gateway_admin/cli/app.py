@@ -7,11 +7,10 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from gateway_api.client import complete
+from gateway_api.client.options import AdminAddress
 
 from gateway_core.contract.cli.options import DataDir, Json
-
-from ..client import complete
-from ..client.options import AdminAddress
 
 KINDS = ("brokers", "triggers", "bridges", "policies")
 

@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from gateway_api.client.remote import Declined, fault_of, remote
+
 from gateway_core.config.registry import Registry
 from gateway_core.config.sources import config_files
 from gateway_core.contract.cli import common
@@ -15,8 +17,6 @@ from gateway_core.contract.cli.common import CommandError
 from gateway_core.contract.cli.exit_codes import FAULT, OK
 from gateway_core.contract.errors import ConfigError, Fault
 from gateway_core.contract.faults import to_json
-
-from ..client.remote import Declined, fault_of, remote
 
 STDIN = "standard input"
 _BETWEEN = b"---\n"

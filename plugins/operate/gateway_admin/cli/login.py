@@ -10,16 +10,15 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import httpx
-from gateway_http.cli.post import secure
+from gateway_api.client import logins
+from gateway_api.client.running import admin_url
+from gateway_options.url import secure
 from gateway_serving.hosts import is_loopback
 
 from gateway_core.contract.cli import common
 from gateway_core.contract.cli.common import CommandError
 from gateway_core.contract.cli.exit_codes import OK
 from gateway_core.contract.one_line import one_line
-
-from ..client import logins
-from ..client.running import admin_url
 
 _GRANT = "urn:ietf:params:oauth:grant-type:device_code"
 _SLOWER_S = 5.0

@@ -6,15 +6,14 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from gateway_api.client.remote import Declined, remote
+from gateway_api.shown import as_yaml
 from gateway_terminal.tables import print_table
 
 from gateway_core.contract.cli import common
 from gateway_core.contract.cli.exit_codes import OK
 from gateway_core.contract.errors import ConfigError
 from gateway_core.contract.one_line import one_line
-
-from ..client.remote import Declined, remote
-from ..shown import as_yaml
 
 Resource = dict[str, Any]
 Column = tuple[str, Callable[[Resource], Any]]

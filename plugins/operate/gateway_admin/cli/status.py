@@ -6,18 +6,15 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from gateway_terminal.tables import print_table
+from gateway_api.client.running import connected, fetch_document, read_status
+from gateway_terminal.status_line import headline
+from gateway_terminal.tables import TableRows, print_table
 
 from gateway_core.contract.cli import common
 from gateway_core.contract.cli.exit_codes import OK
 from gateway_core.contract.one_line import one_line
 from gateway_core.contract.record import Record
 from gateway_core.contract.status import DeliveryStatus, Entry, GatewayStatus, TriggerStatus
-
-from ..client.running import connected, fetch_document, read_status
-
-Table = tuple[str, Sequence[str], list[list[str]]]
-"""Title, columns, rows."""
 
 
 def show_status(admin: str | None, data_dir: Path | None, *, as_json: bool) -> int:
@@ -35,19 +32,7 @@ def show_status(admin: str | None, data_dir: Path | None, *, as_json: bool) -> i
     return OK
 
 
-def headline(status: GatewayStatus) -> str:
-    """One line about the process, and the errors of its config if there are any."""
-    ready = "ready" if status.ready else "NOT READY"
-    workers = f", {status.workers} workers" if status.workers > 1 else ""
-    line = f"tidegate {status.version}  {ready}  pid {status.pid}{workers}  up {_span(status.uptime_s)}"
-    fault = status.config.error
-    lines = [line, f"the config has errors, the previous one is still in force:\n{fault}"] if fault else [line]
-    for broker in status.brokers:
-        lines += [f"broker {broker.name}: {text}" for text in broker.channel.details.get("faults", {}).values()]
-    return "\n".join(lines)
-
-
-def tables(status: GatewayStatus) -> Iterator[Table]:
+def tables(status: GatewayStatus) -> Iterator[TableRows]:
     """The tables of all sections with entries."""
     if brokers := status.brokers:
         rows = [
@@ -70,7 +55,7 @@ def tables(status: GatewayStatus) -> Iterator[Table]:
         yield _with_reasons(_with_retries(("Bridges", columns, rows), bridges), bridges)
 
 
-def _readers(triggers: Sequence[TriggerStatus]) -> Iterator[Table]:
+def _readers(triggers: Sequence[TriggerStatus]) -> Iterator[TableRows]:
     """Subscribers that read the channel themselves (Spark): their progress and last error."""
     columns = ["reader", "state", "rows", "quarantined", "rows/s", "batch s", "lag", "by partition", "restarts"]
     columns += ["last error", "interface"]
@@ -96,7 +81,7 @@ def _condition(entry: Entry) -> list[str]:
     return [entry.name, "yes" if entry.ready else "no"]
 
 
-def _with_retries(table: Table, entries: Sequence[DeliveryStatus]) -> Table:
+def _with_retries(table: TableRows, entries: Sequence[DeliveryStatus]) -> TableRows:
     """The table, with columns for how long events are retried, and after what waits, if any has failed."""
     if all(entry.longest_wait_s is None for entry in entries):
         return table
@@ -108,7 +93,7 @@ def _with_retries(table: Table, entries: Sequence[DeliveryStatus]) -> Table:
     return title, [*columns, "retried until", "longest wait"], [[*a, *b] for a, b in zip(rows, more, strict=True)]
 
 
-def _with_reasons(table: Table, entries: Sequence[Entry]) -> Table:
+def _with_reasons(table: TableRows, entries: Sequence[Entry]) -> TableRows:
     """The table, with a column for the reason if something is not ready, or works in part only."""
     if not any(entry.reason for entry in entries):
         return table
@@ -123,10 +108,3 @@ def _texts(record: Record, *names: str) -> list[str]:
 
 def _text(value: Any) -> str:
     return "" if value is None else str(value)
-
-
-def _span(seconds: float) -> str:
-    minutes, s = divmod(int(seconds), 60)
-    hours, m = divmod(minutes, 60)
-    days, h = divmod(hours, 24)
-    return f"{days}d {h}h" if days else f"{h}h {m}m" if h else f"{m}m {s}s" if m else f"{s}s"

@@ -7,14 +7,13 @@ import time
 from pathlib import Path
 
 import typer
-from gateway_audit.log import audit_log, local_user
+from gateway_api.roles import Role
+from gateway_api.tokens import NAME_RULE, derived, is_name, read_token, token_file, write_token
+from gateway_audit_log.log import audit_log, local_user
 
 from gateway_core.contract.cli import common
 from gateway_core.contract.cli.common import CommandError
 from gateway_core.contract.cli.exit_codes import OK
-
-from ..roles import Role
-from ..tokens import NAME_RULE, derived, is_name, read_token, token_file, write_token
 
 _DAY_S = 24 * 3600
 

@@ -10,8 +10,9 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
 
-from .counter import Seen
-from .shape import Budget, Shape
+from gateway_schema.inferred import Budget, Shape
+
+from .counter import SeenEvents
 
 MOST_TYPES = 500
 MOST_SOURCES = 2000
@@ -112,7 +113,7 @@ class Catalogue:
         self.others = 0
         """Events that are counted nowhere else: of too many or too long types and sources."""
 
-    def feed(self, seen: Seen) -> None:
+    def feed(self, seen: SeenEvents) -> None:
         """Adds what a worker has seen."""
         self.others += seen.others
         for broker, type_, source, count, last_ns in seen.counts:

@@ -22,7 +22,7 @@ MOST_DATA = 32 * 1024
 """Bytes of data that are looked into."""
 
 
-class Seen(NamedTuple):
+class SeenEvents(NamedTuple):
     """What was seen since the last time, as JSON values. `counts` are (broker, type, source, events, time of the last
     one in ns); `samples` are (broker, received in ns, size of the data, event), the event without data if these are
     large; `others` are events that are not among the counts."""
@@ -75,14 +75,14 @@ class Counter(Observer):
             self._sampled[type_] = count + 1
             self._samples.append((broker, event))
 
-    def take(self) -> Seen:
+    def take(self) -> SeenEvents:
         """What was seen since the last call."""
         counts = [
             (broker, str(type_), str(source), count, last_ns)
             for (broker, type_, source), (count, last_ns) in self._counts.items()
         ]
         samples = [made for broker, event in self._samples if (made := sample(broker, event)) is not None]
-        seen = Seen(counts, samples, self._others)
+        seen = SeenEvents(counts, samples, self._others)
         self._counts, self._samples, self._sampled, self._others = {}, [], {}, 0
         return seen
 

@@ -18,7 +18,7 @@ from gateway_core.contract.one_line import one_line
 from gateway_core.contract.services import GatewayView
 
 from .catalogue import Catalogue
-from .counter import MOST_KEYS, MOST_NAME, MOST_SAMPLES, Counter, Seen, names_of, sample
+from .counter import MOST_KEYS, MOST_NAME, MOST_SAMPLES, Counter, SeenEvents, names_of, sample
 
 SERVICE = "console"
 QUESTION = "catalogue"
@@ -38,7 +38,7 @@ class Lookout:
         self._counter: Counter | None = None
         self._until = 0.0
         self._wanted = anyio.Event()
-        self._told: tuple[str, Seen] | None = None
+        self._told: tuple[str, SeenEvents] | None = None
         self._heard: list[str] = []
         self._collecting = anyio.Lock()
         self._number = 0
@@ -65,7 +65,7 @@ class Lookout:
             self.catalogue = Catalogue(self._gateway.clock.now_ns())
         return self.catalogue
 
-    def answer(self, heard: Sequence[str]) -> tuple[str, Seen]:
+    def answer(self, heard: Sequence[str]) -> tuple[str, SeenEvents]:
         """What this worker has seen, as JSON values, with the name of this answer. An answer that the first worker has
         not `heard` in time is part of the next one."""
         seen = self._go_on(_ASKED_S).take()
@@ -127,14 +127,14 @@ class Lookout:
             self._seeded = False
 
 
-def joined(one: Seen, two: Seen) -> Seen:
+def joined(one: SeenEvents, two: SeenEvents) -> SeenEvents:
     """Both as one, within the bounds."""
     counts = [*one.counts, *two.counts]
     others = one.others + two.others + sum(count for _, _, _, count, _ in counts[MOST_KEYS:])
-    return Seen(counts[:MOST_KEYS], [*two.samples, *one.samples][:MOST_SAMPLES], others)
+    return SeenEvents(counts[:MOST_KEYS], [*two.samples, *one.samples][:MOST_SAMPLES], others)
 
 
-def read(answer: Any) -> Seen:
+def read(answer: Any) -> SeenEvents:
     """What another worker answered (`Seen` as JSON values)."""
     counts, samples, others = answer
-    return Seen([tuple(each) for each in counts], [tuple(each) for each in samples], others)
+    return SeenEvents([tuple(each) for each in counts], [tuple(each) for each in samples], others)

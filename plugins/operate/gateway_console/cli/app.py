@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Annotated
 
 import typer
-from gateway_admin.client.options import AdminAddress
+from gateway_api.client.options import AdminAddress
 
 from gateway_core.contract.cli.options import DataDir
 

@@ -8,8 +8,8 @@ import webbrowser
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from gateway_admin.client.remote import Declined, remote
-from gateway_admin.client.running import addresses, admin_url
+from gateway_api.client.remote import Declined, remote
+from gateway_api.client.running import addresses, admin_url
 
 from gateway_core.contract.cli import common
 from gateway_core.contract.cli.common import CommandError

@@ -8,14 +8,14 @@ from collections.abc import Callable
 from typing import Any
 from urllib.parse import urlencode
 
-from gateway_admin.routes import JSON, YAML, Answer, Problem, Request, Route, Text
-from gateway_admin.shown import as_yaml
+from gateway_api.routes import JSON, YAML, Answer, Problem, Request, Route, Text
+from gateway_api.shown import as_yaml
 from gateway_cloudevents import event_json
 from gateway_inspect.explain import explain
+from gateway_schema.inferred import lines
 
 from ..catalogue.catalogue import Catalogue, TypeSeen, by_count
 from ..catalogue.export import asyncapi, json_schema
-from ..catalogue.shape import lines
 from ..config import HIDDEN
 from ..context import Console
 from ..event_view import view

@@ -10,9 +10,9 @@ from typing import Any
 from anyio import to_thread
 from gateway_admin.context import control_of
 from gateway_admin.generations import RUNNING
-from gateway_admin.routes import Answer, Request, Route
-from gateway_admin.shown import as_yaml, shown
 from gateway_admin.status_in_steps import status_of
+from gateway_api.routes import Answer, Request, Route
+from gateway_api.shown import as_yaml, shown
 
 from gateway_core.contract.config_model import GatewayConfig
 from gateway_core.contract.errors import ConfigError, Fault

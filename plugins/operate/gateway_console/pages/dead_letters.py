@@ -14,7 +14,7 @@ from typing import Any
 from urllib.parse import quote, urlencode
 
 from anyio import to_thread
-from gateway_admin.routes import Answer, Problem, Request, Route
+from gateway_api.routes import Answer, Problem, Request, Route
 from gateway_deadletter.dead_letters import DeadLetter, Query, Stores, detail
 from gateway_deadletter.overview import Entry, Group, Selection, entry_of
 from gateway_deadletter.replay import Replay, selection

@@ -10,7 +10,7 @@ from urllib.parse import urlencode
 
 import anyio
 from anyio import to_thread
-from gateway_admin.routes import Answer, Problem, Request, Route
+from gateway_api.routes import Answer, Problem, Request, Route
 from gateway_inspect.routes import check_names
 from gateway_inspect.why import Wanted
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import Any
 from zlib import crc32
 
-from gateway_admin.routes import Answer, Request, Route
+from gateway_api.routes import Answer, Request, Route
 from gateway_inspect.graph.topology import Topology, topology
 
 from ..context import Console
 from ..drawing import dead_letters, drawing
 from ..figures import Figure, Now
 from ..health import about, healths, troubles
-from ..live import Parts, live
+from ..live import LiveParts, live
 from ..page import fragment, html, page, render
 from ..scope import Chosen, Scope, chosen, drawn
 
@@ -82,7 +82,7 @@ def routes(console: Console) -> list[Route]:
         }
         return html(render(_TEMPLATE, request, **values))
 
-    def parts(request: Request) -> Parts:
+    def parts(request: Request) -> LiveParts:
         current = now()
         scope = _scope(request)
         selected = shape.chosen(scope, current)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from gateway_admin.routes import Answer, Request, Route
-from gateway_admin.shown import as_yaml
+from gateway_api.routes import Answer, Request, Route
+from gateway_api.shown import as_yaml
 from gateway_inspect.routes import check_names
 
 from ..context import Console

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from anyio import to_thread
-from gateway_admin.routes import Answer, Problem, Request, Route
+from gateway_api.routes import Answer, Problem, Request, Route
 
 from gateway_core.contract.status import TriggerStatus
 

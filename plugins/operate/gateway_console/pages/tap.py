@@ -10,7 +10,7 @@ from typing import Any
 from urllib.parse import urlencode
 
 import anyio
-from gateway_admin.routes import Answer, Problem, Request, Route
+from gateway_api.routes import Answer, Problem, Request, Route
 from gateway_inspect.routes import check_names
 from gateway_inspect.tap.choice import BadFilter, Choice, compile_all
 from gateway_inspect.tap.stream import Batch, batches

@@ -12,8 +12,8 @@ from gateway_admin import documents
 from gateway_admin.context import control_of
 from gateway_admin.control import Control
 from gateway_admin.resources import Resources
-from gateway_admin.routes import YAML, Answer, Problem, Request, Route
-from gateway_admin.shown import as_yaml, shown
+from gateway_api.routes import YAML, Answer, Problem, Request, Route
+from gateway_api.shown import as_yaml, shown
 
 from gateway_core.contract.status import TriggerStatus
 

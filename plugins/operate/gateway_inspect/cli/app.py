@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from gateway_admin.client import complete
-from gateway_admin.client.options import AdminAddress, RunningAdmin, RunningDataDir
+from gateway_api.client import complete
+from gateway_api.client.options import AdminAddress, RunningAdmin, RunningDataDir
 
 from gateway_core.contract.cli.options import DataDir, Json, Paths
 

@@ -11,9 +11,10 @@ from typing import Any
 import msgspec
 import typer
 from gateway_access.decisions import Sender
-from gateway_admin.client.remote import remote
-from gateway_cloudevents import event_json, json_text
-from gateway_http.cli.events import from_file
+from gateway_api.client.remote import remote
+from gateway_cloudevents import event_json
+from gateway_cloudevents.event_files import from_file
+from gateway_json import json_text
 
 from gateway_core.config.registry import Registry
 from gateway_core.contract.cli import common
@@ -107,9 +108,7 @@ def sender_of(subject: str | None, authenticator: str, claims: Sequence[str]) ->
 
 
 def _offline(paths: Sequence[Path] | None, broker: str | None, trigger: str | None, sender: Sender | None) -> Asked:
-    from gateway_scenario.play import staged
-    from gateway_scenario.stage import Stage
-
+    from gateway_core.cli.offline import built_offline
     from gateway_core.config.load import load
     from gateway_core.contract.clock import SystemClock
 
@@ -119,7 +118,7 @@ def _offline(paths: Sequence[Path] | None, broker: str | None, trigger: str | No
     config = load(common.config_paths(paths), registry)
     _known("broker or bridge", broker, [*config.brokers, *config.bridges])
     _known("trigger", trigger, list(config.triggers))
-    built = staged(config, registry, Stage())
+    built = built_offline(config, registry)
     sources = sources_of(built)
     decide = deciding(config, registry, SystemClock(), sender)
     return lambda text: explain_text(text, built, sources, broker, trigger, decide)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import typer
-from gateway_admin.client.remote import remote
+from gateway_api.client.remote import remote
 
 from gateway_core.contract.cli import common
 from gateway_core.contract.cli.exit_codes import OK
@@ -40,12 +40,10 @@ def _asked(admin: str | None, data_dir: Path | None) -> Topology:
 
 
 def _offline(paths: Sequence[Path] | None) -> Topology:
-    from gateway_scenario.play import staged
-    from gateway_scenario.stage import Stage
-
+    from gateway_core.cli.offline import built_offline
     from gateway_core.config.load import load
     from gateway_core.config.registry import Registry
 
     registry = Registry.installed()
     config = load(common.config_paths(paths), registry)
-    return topology(config, staged(config, registry, Stage()))
+    return topology(config, built_offline(config, registry))

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-from gateway_admin.client.remote import Remote, remote
+from gateway_api.client.remote import Remote, remote
 
 from gateway_core.contract.cli import common
 from gateway_core.contract.cli.common import CommandError

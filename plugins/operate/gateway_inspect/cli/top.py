@@ -10,10 +10,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from gateway_admin.cli.status import Table, headline
-from gateway_admin.client.running import connected, fetch_status
+from gateway_api.client.running import connected, fetch_status
+from gateway_terminal.status_line import headline
+from gateway_terminal.tables import TableRows, print_table, rich_table
 from gateway_terminal.tables import console as new_console
-from gateway_terminal.tables import print_table, rich_table
 
 from gateway_core.contract.cli import common
 from gateway_core.contract.cli.common import CommandError
@@ -165,7 +165,7 @@ _COLUMNS["readers"] = (
 _COLUMNS["bridges"] = ("Bridges", [("bridge", "name"), *_COLUMNS["triggers"][1][1:]])
 
 
-def tables(rates: dict[str, Any]) -> Iterator[Table]:
+def tables(rates: dict[str, Any]) -> Iterator[TableRows]:
     """The sections that have entries."""
     for section, (title, columns) in _COLUMNS.items():
         if entries := rates.get(section):

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from gateway_admin.client.remote import Remote, remote
+from gateway_api.client.remote import Remote, remote
 
 from gateway_core.contract.cli import common
 from gateway_core.contract.cli.exit_codes import FAULT, OK

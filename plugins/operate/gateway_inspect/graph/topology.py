@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 from urllib.parse import urlsplit
 
-from gateway_admin.shown import shown
+from gateway_api.shown import shown
 
 from gateway_core.contract.capabilities import Replying
 from gateway_core.contract.component import ComponentRef

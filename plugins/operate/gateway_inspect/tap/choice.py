@@ -73,7 +73,7 @@ def _expression(text: str, registry: Components) -> Filter:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class TapTarget:
     """Something that a tap can be attached to: a broker, a bridge or a trigger."""
 
     kind: str

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from gateway_transport.witness import Origin, Witness, Witnessed
+from gateway_transport.witness import MessageOrigin, Witness, Witnessed
 
 from gateway_core.contract.event import Event
 from gateway_core.contract.interfaces import Filter, Observer
 from gateway_core.contract.services import GatewayView
 from gateway_core.contract.topology import Section
 
-from .choice import Choice, Part
+from .choice import Choice, TapTarget
 from .tap import Tap
 
 
@@ -74,10 +74,10 @@ class Taps:
                 each.source.witness(witness)
 
     def _observers(self, section: Section, name: str) -> Sequence[Observer]:
-        part = Part(section.removesuffix("s"), name)
+        part = TapTarget(section.removesuffix("s"), name)
         return (*self._watching, *(tap for tap in self._taps if part.shown_by(tap.choice)))
 
-    def _came(self, events: Sequence[Event], origin: Origin) -> None:
+    def _came(self, events: Sequence[Event], origin: MessageOrigin) -> None:
         for witness in self._watching.values():
             if witness is not None:
                 witness(events, origin)

@@ -10,8 +10,8 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-from gateway_admin.client.remote import remote
-from gateway_admin.client.running import is_running
+from gateway_api.client.remote import remote
+from gateway_api.client.running import is_running
 from gateway_terminal import tables
 
 from gateway_core.contract.cli import common

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
-from gateway_audit.log import record_command
+from gateway_audit_log.log import record_command
 from gateway_file.letters import letter
 from gateway_file.line_file import lines_of, take_out
 

@@ -8,12 +8,12 @@ from dataclasses import dataclass, replace
 
 import httpx
 import typer
-from gateway_admin.client.running import addresses
-from gateway_audit.log import Result, record_command
+from gateway_api.client.running import addresses
+from gateway_audit_log.log import Result, record_command
 from gateway_cloudevents import event_json
-from gateway_cloudevents.trace_headers import headers as trace_headers
 from gateway_http.cli.post import STRUCTURED, binary, check_url, client, given_headers, post
 from gateway_http.cli.tls_files import Files, tls_of
+from gateway_transport.trace_headers import headers as trace_headers
 
 from gateway_core.contract.cli import common
 from gateway_core.contract.cli.exit_codes import FAULT, OK

@@ -7,8 +7,8 @@ import time
 from typing import Any
 
 import msgspec
-from gateway_admin.client.remote import Remote, remote
-from gateway_admin.client.running import is_running
+from gateway_api.client.remote import Remote, remote
+from gateway_api.client.running import is_running
 
 from gateway_core.contract.cli import common
 from gateway_core.contract.cli.exit_codes import FAULT, OK

@@ -19,8 +19,8 @@ PACKAGES = (
     "gateway_core",
     "gateway_basics",
     "gateway_cesql",
-    "gateway_file",
     "gateway_java",
+    "gateway_json",
     "gateway_log",
 )
 # Worker processes that read the log also need these; a job that reads Kafka only needs PySpark.

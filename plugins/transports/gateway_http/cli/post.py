@@ -12,6 +12,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 import httpx
+from gateway_options.url import secure
 
 from gateway_core.contract.event import Event, text_of
 
@@ -86,11 +87,6 @@ def given_headers(texts: Iterable[str]) -> dict[str, str]:
             raise ValueError(f"the value of {name} contains a character that HTTP does not allow")
         headers[name] = value
     return headers
-
-
-def secure(urls: Iterable[str]) -> bool:
-    """Whether certificates must be verified. Loading the trusted authorities takes longer than a few requests."""
-    return any(not url.startswith("http://") for url in urls)
 
 
 def local(urls: Iterable[str]) -> bool:

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import httpx
 import typer
-from gateway_cloudevents import event_json
+from gateway_cloudevents import event_files, event_json
 from gateway_terminal.tables import console
 
 from gateway_core.contract.cli import common
@@ -89,7 +89,7 @@ def send_events(
     if (file is None) == (single["type"] is None):
         raise typer.BadParameter("pass a file of events (- for standard input), or build one event with --type")
     if file is not None:
-        texts = events.from_file(file)
+        texts = event_files.from_file(file)
     else:
         texts = iter([event_json.structured(events.from_flags(single, data, extensions))])
     tally = Tally()

@@ -6,7 +6,7 @@ import ssl
 from pathlib import Path
 
 import typer
-from gateway_transport.client_tls import ClientTlsConfig, client_context
+from gateway_options.client_tls import ClientTlsConfig, client_context
 from pydantic import ValidationError
 
 from gateway_core.contract.cli import common

@@ -7,7 +7,7 @@ import base64
 import logging
 
 import msgspec
-from gateway_transport.renewed import CHECK_S, Renewed
+from gateway_options.renewed import CHECK_S, Renewed
 
 from gateway_core.contract.files import read_regular
 from gateway_core.contract.one_line import one_line

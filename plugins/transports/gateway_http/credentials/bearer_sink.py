@@ -8,6 +8,7 @@ from functools import partial
 from typing import Protocol
 
 from anyio.abc import TaskGroup
+from gateway_options.secrecy import without
 
 from gateway_core.contract.capabilities import ClassifiesResponses, LimitingInFlight, Previewing, Replying, lend
 from gateway_core.contract.event import Event
@@ -15,7 +16,6 @@ from gateway_core.contract.interfaces import Outcome, Sink
 from gateway_core.contract.options import HIDDEN
 
 from ..outcome import unanswered
-from ..secrecy import without
 from .tokens import Token, TokenSource
 
 Done = Callable[[Outcome], None]

@@ -8,16 +8,16 @@ from pathlib import Path
 from typing import Annotated, ClassVar, Literal, Self
 from urllib.parse import urlsplit
 
+from gateway_options.addresses import comma_separated
+from gateway_options.client_tls import ClientTlsConfig
+from gateway_options.url import Url, in_the_clear
 from gateway_serving.limits import Seconds
-from gateway_transport.addresses import comma_separated
-from gateway_transport.client_tls import ClientTlsConfig
 from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, model_validator
 
 from gateway_core.contract.component import Config
 from gateway_core.contract.config_node import Place
 from gateway_core.contract.needed_files import FileFault, unreadable
 
-from ..url import Url, in_the_clear
 from .signing_config import HmacSenderConfig, WebhooksSenderConfig
 
 _SCOPE = re.compile(r"[!#-\[\]-~]+")  # RFC 6749 section 3.3

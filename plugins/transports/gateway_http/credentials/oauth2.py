@@ -16,12 +16,12 @@ from functools import partial
 from typing import Any, ClassVar
 from urllib.parse import urlsplit
 
-from gateway_transport.client_tls import client_context
+from gateway_options.client_tls import client_context
+from gateway_options.secrecy import shown_url
 
 from gateway_core.contract.outcome import Outcome
 
 from ..pool import Exchange, Pool
-from ..secrecy import shown_url
 from .bearer_file import BearerFile
 from .config import BearerConfig, OAuth2Config
 from .token_request import TokenResponses, Unusable, granted, request

@@ -11,7 +11,7 @@ import hashlib
 import hmac
 from collections.abc import Callable, Sequence
 
-from gateway_transport.signing_keys import SecretsConfig, SigningKeys
+from gateway_signing.signing_keys import SecretsConfig, SigningKeys
 
 from gateway_core.contract.component import BuildContext
 from gateway_core.contract.errors import Refused

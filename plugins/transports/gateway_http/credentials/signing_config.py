@@ -7,8 +7,8 @@ import binascii
 from collections.abc import Iterable
 from typing import Annotated
 
-from gateway_transport.hmac_scheme import HmacScheme
-from gateway_transport.signing_keys import SecretsConfig
+from gateway_signing.hmac_scheme import HmacScheme
+from gateway_signing.signing_keys import SecretsConfig
 from pydantic import AfterValidator, Field, SecretStr
 
 from gateway_core.contract.config_node import Place

@@ -9,10 +9,11 @@ from http import HTTPStatus
 from urllib.parse import quote_plus, urlencode, urlsplit
 
 import msgspec
+from gateway_transport.http_retries import retry_after_s
 
 from gateway_core.contract.outcome import Outcome
 
-from ..outcome import Headers, retry_after_s
+from ..outcome import Headers
 from .config import OAuth2Config
 from .tokens import Token
 

@@ -6,14 +6,13 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Annotated, Generic, Self, TypeVar
 
+from gateway_options.renewed import Renewed
 from pydantic import AfterValidator, SecretStr, model_validator
 
 from gateway_core.contract.component import Config
 from gateway_core.contract.config_node import Place
 from gateway_core.contract.errors import StartError
 from gateway_core.contract.files import read_regular
-
-from .renewed import Renewed
 
 SHORTEST = 16
 """Bytes that a secret should have; `check` warns of a shorter one."""

@@ -13,9 +13,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from gateway_file.private_files import keep_top_private, no_room, replace_file
-
 from gateway_core.contract.files import private_folder
+from gateway_core.contract.private_files import keep_top_private, no_room, replace_file
 
 log = logging.getLogger("tidegate")
 

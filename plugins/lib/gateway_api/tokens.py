@@ -20,9 +20,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from gateway_file.private_files import replace_file
-
 from gateway_core.contract.files import private_folder
+from gateway_core.contract.private_files import replace_file
 
 from .roles import ROLES, Role
 

@@ -9,9 +9,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-from gateway_file.private_files import replace_file
-
 from gateway_core.contract.files import private_folder
+from gateway_core.contract.private_files import replace_file
 
 _LEEWAY_S = 5.0
 

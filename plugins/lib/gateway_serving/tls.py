@@ -4,15 +4,35 @@ from __future__ import annotations
 
 import ssl
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from pathlib import Path
 
-from gateway_transport.renewed import Renewed
+from gateway_options.certificate_files import certificate_faults
+from gateway_options.renewed import Renewed
 
+from gateway_core.contract.component import Config
 from gateway_core.contract.errors import StartError
 from gateway_core.contract.files import check_regular
+from gateway_core.contract.needed_files import FileFault
 
-from .config import ServerTlsConfig
+
+class ServerTlsConfig(Config):
+    """The server's side of TLS. Files that change are read again for new connections; files that can't be used leave
+    the last ones in use. If `client_ca_file` is removed, no client gets in until it is back."""
+
+    cert_file: Path
+    """The certificate chain, PEM."""
+    key_file: Path
+    """Its private key, PEM."""
+    client_ca_file: Path | None = None
+    """Certificate authorities (PEM) that must have signed the client's certificate. Without it, clients need no
+    certificate."""
+
+    def file_faults(self) -> Iterator[FileFault]:
+        """See `gateway_core.contract.needed_files.NeedsFiles`."""
+        for fault in certificate_faults(self.cert_file, self.key_file, self.client_ca_file):
+            yield fault._replace(option="client_ca_file") if fault.option == "ca_file" else fault
 
 
 class _FullHandshakes(ssl.SSLObject):

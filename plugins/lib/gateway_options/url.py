@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from typing import Annotated
 from urllib.parse import urlsplit
 
@@ -30,3 +31,8 @@ def in_the_clear(url: str) -> bool:
     host tells."""
     parts = urlsplit(url)
     return parts.scheme in ("http", "ws") and not _LOOPBACK.fullmatch(parts.hostname or "")
+
+
+def secure(urls: Iterable[str]) -> bool:
+    """Whether certificates must be verified. Loading the trusted authorities takes longer than a few requests."""
+    return any(not url.startswith("http://") for url in urls)

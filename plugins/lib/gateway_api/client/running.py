@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import httpx
 import msgspec
-from gateway_http.cli.post import secure
+from gateway_options.url import secure
 
 from gateway_core.contract.cli import common
 from gateway_core.contract.cli.common import CommandError

@@ -9,7 +9,7 @@ import stat
 from contextlib import suppress
 from pathlib import Path
 
-from gateway_core.contract.files import private_folder
+from .files import private_folder
 
 log = logging.getLogger("tidegate")
 

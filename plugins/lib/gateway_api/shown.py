@@ -5,7 +5,7 @@ from __future__ import annotations
 from io import StringIO
 from typing import Any
 
-from gateway_http.secrecy import names_credential, shown_url
+from gateway_options.secrecy import names_credential, shown_url
 from pydantic import BaseModel, RootModel, SecretBytes, SecretStr
 
 from gateway_core.contract.component import ComponentRef, Config

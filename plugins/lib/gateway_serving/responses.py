@@ -12,10 +12,9 @@ from email.utils import formatdate
 from http import HTTPStatus
 from typing import NamedTuple
 
-from gateway_serving.unexpected import log_unexpected
-
 from gateway_core.contract.errors import NotDelivered, Overloaded, Refused, StorageError
 from gateway_core.contract.shortage import may_pass
+from gateway_serving.unexpected import log_unexpected
 
 log = logging.getLogger(__name__)
 

@@ -1,0 +1,1 @@
+"""JSON text that RFC 8259 allows and the fast parser refuses."""

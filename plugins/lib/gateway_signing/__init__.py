@@ -1,0 +1,1 @@
+"""Signatures with shared secrets, for those who sign and those who check: schemes, and keys from files that change."""

@@ -1,0 +1,1 @@
+"""The schema of JSON data, as samples of it show it."""
