@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from time import monotonic
 
+from ..contract.admission import AlreadyStored, Verdict
 from ..contract.capabilities import runs_alone
 from ..contract.component import SourceRef
 from ..contract.errors import Refused
@@ -24,7 +25,7 @@ TELL_S = 60.0
 
 class SwitchableIntake:
     """The intake given to a source. It forwards to a broker or bridge, which a reload may replace. If it is
-    `traced`, spans begin here. What the `admissions` refuse is not forwarded."""
+    `traced`, spans begin here. What the `admissions` refuse, or say is here already, is not forwarded."""
 
     def __init__(
         self, intake: Intake, traced: tuple[Tracer, Origin] | None = None, admissions: Sequence[Admission] = ()
@@ -44,29 +45,45 @@ class SwitchableIntake:
         self.attempted = intake.attempted
         self.undeliverable = intake.undeliverable
         self.withdraw = intake.withdraw
-        for admission in self.admissions:
-            self.accept = admitted(admission, intake.refuse, self.accept)
+        if self.admissions:
+            self.accept = admitted(self.admissions, intake.refuse, self.accept)
         if self._traced is not None:
             self.accept = traced_intake(*self._traced, self.accept)
             self.refuse = traced_refusal(*self._traced, intake.refuse)
 
 
-def admitted(admission: Admission, refuse: Callable[[Refused], None], accept: Accept) -> Accept:
-    """`accept` for events that the admission lets in."""
+def admitted(admissions: Sequence[Admission], refuse: Callable[[Refused], None], accept: Accept) -> Accept:
+    """`accept` for events that all admissions let in."""
 
     def checked(events: Sequence[Event], done: Accepted) -> None:
         try:
-            refusal = admission(events)
+            verdict = _verdict(admissions, events)
         except Exception as e:  # closed, never open
             done(e)
             return
-        if refusal is None:
+        if verdict is None:
             accept(events, done)
+        elif isinstance(verdict, AlreadyStored):
+            for event, position in zip(events, verdict.positions, strict=False):
+                event.position = position
+            done(None)
         else:
-            refuse(refusal)
-            done(refusal)
+            refuse(verdict)
+            done(verdict)
 
     return checked
+
+
+def _verdict(admissions: Sequence[Admission], events: Sequence[Event]) -> Verdict:
+    """A refusal, if one of them refuses: what is here already must not be an answer for who may not send it."""
+    stored = None
+    for admission in admissions:
+        verdict = admission(events)
+        if isinstance(verdict, AlreadyStored):
+            stored = verdict
+        elif verdict is not None:
+            return verdict
+    return stored
 
 
 @dataclass(slots=True)
