@@ -14,6 +14,7 @@ from typing import Any, Protocol, runtime_checkable
 
 from anyio.abc import TaskGroup
 
+from .admission import Admission as Admission
 from .async_sink import AsyncSink as AsyncSink
 from .errors import Refused
 from .event import Event, Message
@@ -30,10 +31,6 @@ Send = Callable[[Event, float, Callable[[Outcome], None]], None]
 """`Sink.send`."""
 
 
-Admission = Callable[[Sequence[Event]], Refused | None]
-"""Whether events that arrived together may come in (None), or why none of them may. Must be quick and not raise."""
-
-
 class Intake(Protocol):
     """Where a source delivers its events. The core provides it."""
 
@@ -42,11 +39,13 @@ class Intake(Protocol):
     destination: a source that reads many at once hands them over one by one, to know of each when it is there."""
 
     admissions: Sequence[Admission]
-    """What may refuse events that the source itself lets in; nothing for most. A reload may replace it."""
+    """What may refuse events that the source itself lets in, or say that they are here already; nothing for most. A
+    reload may replace it."""
 
     def accept(self, events: Sequence[Event], done: Accepted) -> None:
         """Hands over events that arrived together. `done(None)` follows when all are in stable storage (a broker's
-        channel) or at their destination (a bridge); only then may the source acknowledge them. All or none."""
+        channel) or at their destination (a bridge), now or already before (`AlreadyStored`); only then may the source
+        acknowledge them. All or none."""
 
     def refuse(self, error: Refused) -> None:
         """Counts an input that can't be accepted. The source itself answers its sender."""

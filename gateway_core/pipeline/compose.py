@@ -28,7 +28,7 @@ class Stage(NamedTuple):
 
 PATH = (
     Stage("decode", Codec.decode, "The source reads the events of a message, and calls `Intake.accept` with them."),
-    Stage("admit", admitted, "Each admission lets them in, or the sender gets its refusal."),
+    Stage("admit", admitted, "Each admission lets them in, says that they are stored already, or refuses them."),
     Stage("transform", transformed, "Transforms before the store."),
     Stage("store", Channel.append, "The channel stores them, and the sender gets its answer. A bridge stores nothing."),
     Stage("match", Channel.attach, "The channel offers each event to the subscriptions whose filter matches it."),
@@ -59,8 +59,8 @@ def entering(
     refuse: Refuse = target.refuse
     if transforms:
         accept = transformed(transforms, refuse, accept)
-    for admission in admissions:
-        accept = admitted(admission, refuse, accept)
+    if admissions:
+        accept = admitted(admissions, refuse, accept)
     if traced is not None:
         accept, refuse = traced_intake(*traced, accept), traced_refusal(*traced, refuse)
     return accept, refuse

@@ -25,7 +25,7 @@ TELL_S = 60.0
 
 class SwitchableIntake:
     """The intake given to a source. It forwards to a broker or bridge, which a reload may replace. If it is
-    `traced`, spans begin here. What the `admissions` refuse is not forwarded."""
+    `traced`, spans begin here. What the `admissions` refuse, or say is here already, is not forwarded."""
 
     def __init__(
         self,

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from ..contract.admission import AlreadyStored, Verdict
 from ..contract.errors import Refused
 from ..contract.event import Event
 from ..contract.interfaces import Accepted, Admission, Outcome, Send
@@ -22,22 +23,38 @@ Transform = Callable[[Event], Event]
 on, and must be quick."""
 
 
-def admitted(admission: Admission, refuse: Refuse, accept: Accept) -> Accept:
-    """`accept` for events that the admission lets in."""
+def admitted(admissions: Sequence[Admission], refuse: Refuse, accept: Accept) -> Accept:
+    """`accept` for events that all admissions let in."""
 
     def checked(events: Sequence[Event], done: Accepted) -> None:
         try:
-            refusal = admission(events)
+            verdict = _verdict(admissions, events)
         except Exception as e:  # closed, never open
             done(e)
             return
-        if refusal is None:
+        if verdict is None:
             accept(events, done)
+        elif isinstance(verdict, AlreadyStored):
+            for event, position in zip(events, verdict.positions, strict=False):
+                event.position = position
+            done(None)
         else:
-            refuse(refusal)
-            done(refusal)
+            refuse(verdict)
+            done(verdict)
 
     return checked
+
+
+def _verdict(admissions: Sequence[Admission], events: Sequence[Event]) -> Verdict:
+    """A refusal, if one of them refuses: what is here already must not be an answer for who may not send it."""
+    stored = None
+    for admission in admissions:
+        verdict = admission(events)
+        if isinstance(verdict, AlreadyStored):
+            stored = verdict
+        elif verdict is not None:
+            return verdict
+    return stored
 
 
 def transformed(transforms: Sequence[Transform], refuse: Refuse, accept: Accept) -> Accept:

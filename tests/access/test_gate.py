@@ -16,10 +16,11 @@ import pytest
 from anyio.abc import TaskGroup
 from gateway_access import gate
 from gateway_http.endpoint import Endpoint
-from gateway_testing.suites import Kit
+from gateway_testing.suites import Kit, MemoryIntake
 
 from gateway_core.config.load import load_all
 from gateway_core.config.registry import Registry
+from gateway_core.contract.admission import AlreadyStored, Verdict
 from gateway_core.contract.authenticator import Forbidden, Unauthenticated
 from gateway_core.contract.component import BuildContext, Component, Config, SourceRef
 from gateway_core.contract.config_model import GatewayConfig
@@ -29,6 +30,7 @@ from gateway_core.contract.hookspecs import hookimpl
 from gateway_core.contract.identity import Identity
 from gateway_core.contract.interfaces import Accepted, Admission
 from gateway_core.contract.settings import Settings
+from gateway_core.pipeline.intake import SwitchableIntake
 from gateway_core.runtime.gateway import Gateway
 from tests import web
 from tests.auth.rig import ingress
@@ -320,6 +322,52 @@ async def test_admissions_refuse_what_a_source_brings(
         assert (accepted(gateway), gateway.status().brokers[0].refused) == (0, 1)
         monkeypatch.setattr(Mine, "banned", "")
         assert (await client.post("")).status_code == 202
+
+
+class Known:
+    """Another one's, which has these ids already."""
+
+    def __init__(self, *ids: str) -> None:
+        self.ids = ids
+
+    @hookimpl
+    def gateway_admissions(self) -> list[Callable[[GatewayConfig, SourceRef, BuildContext], Admission | None]]:
+        return [lambda config, ref, context: self._known]
+
+    def _known(self, events: Sequence[Event]) -> Verdict:
+        return AlreadyStored() if all(event.attributes["id"] in self.ids for event in events) else None
+
+
+@pytest.mark.spec("AC-11")
+async def test_what_is_here_already_is_acknowledged_and_not_stored_again(
+    registry: Registry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    registry.add("known", Known("7"))
+    async with running(registry, tmp_path, "anonymous: true") as (gateway, client):
+        repeated = await client.post("", headers={"ce-id": "7"})
+        new = await client.post("", headers={"ce-id": "8"})
+        assert (repeated.status_code, repeated.content) == (new.status_code, new.content) == (202, b"")
+        status = gateway.status().brokers[0]
+        assert (status.accepted, status.refused) == (1, 0)
+        monkeypatch.setattr(Mine, "banned", "order.placed")
+        assert (await client.post("", headers={"ce-id": "7"})).status_code == 403, "who may not send learns nothing"
+
+
+@pytest.mark.spec("AC-11")
+@pytest.mark.parametrize("first", ["refusal", "stored"])
+def test_a_refusal_counts_for_more_than_what_is_here_already(first: str) -> None:
+    """In any order. Each group is answered once, and its events know where they are."""
+    known, banned = MemoryIntake(), Forbidden("not you")
+    verdicts: dict[str, Verdict] = {"refusal": banned, "stored": AlreadyStored([5, 6])}
+    order = [lambda events: verdicts[first], lambda events: verdicts["stored" if first == "refusal" else "refusal"]]
+    intake = SwitchableIntake(known, None, order)
+    events = [Event({"id": n}) for n in "12"]
+    answers: list[BaseException | None] = []
+    intake.accept(events, answers.append)
+    verdicts["refusal"] = None
+    intake.accept(events, answers.append)
+    assert (answers, known.refused, known.events) == ([banned, None], [banned], [])
+    assert [event.position for event in events] == [5, 6]
 
 
 @pytest.mark.spec("AC-05")

@@ -155,7 +155,7 @@ class Parts:
         return self._spark.createDataFrame([*made, (99, batch, *extra, "bad")], f"{columns}, fault string").coalesce(1)
 
     def _append(self, target: Any, rows: Any, batch: int) -> Any:
-        return target.append(rows, batch, {"all": f.count(f.lit(1)), "bad": f.count("fault")})
+        return target.write(rows, batch, {"all": f.count(f.lit(1)), "bad": f.count("fault")})
 
     def _batches(self, place: str) -> Mapping[int, int]:
         grouped = read(self._spark, "iceberg", place).groupBy("batch").count()

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from gateway_spark.errors import SparkFault
 from gateway_spark.job import Job
-from gateway_spark.tables import Table, Tables, read, table
+from gateway_spark.tables import Table, Tables, WriteMode, read, table
 
 Append = Callable[..., dict[str, int] | None]
 
@@ -34,7 +34,7 @@ def job(tmp_path: Path, format: str, **more: Any) -> Job:
 def append(target: Table, rows: Any, batch: int) -> dict[str, int] | None:
     from pyspark.sql import functions as f
 
-    return target.append(rows, batch, {"all": f.count(f.lit(1)), "bad": f.count("fault")})
+    return target.write(rows, batch, {"all": f.count(f.lit(1)), "bad": f.count("fault")})
 
 
 def rows(spark: Any, batch: int, n: int = 3, columns: str = "id bigint, batch int", extra: tuple[Any, ...] = ()) -> Any:
@@ -46,6 +46,14 @@ def rows(spark: Any, batch: int, n: int = 3, columns: str = "id bigint, batch in
 def found(spark: Any, format: str, place: str) -> dict[int, int]:
     """How many rows of each batch there are."""
     return {r["batch"]: r["count"] for r in read(spark, format, place).groupBy("batch").count().collect()}
+
+
+@pytest.mark.parametrize("format", ["parquet", "delta"])
+def test_appended_rows_have_no_keys(spark: Any, tmp_path: Path, format: str) -> None:
+    plan = job(tmp_path, format)
+    with pytest.raises(SparkFault, match="leave out id"):
+        Tables().at(plan, spark, plan.table).write(rows(spark, 0), 0, {}, mode=WriteMode.APPEND, keys=["id"])
+    assert not (tmp_path / "table").exists()
 
 
 @pytest.mark.parametrize("format", ["parquet", "delta"])

@@ -11,6 +11,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
+from gateway_core.contract.admission import Verdict
 from gateway_core.contract.authenticator import Forbidden
 from gateway_core.contract.capabilities import Listening
 from gateway_core.contract.component import BuildContext, SourceRef
@@ -65,11 +66,11 @@ def _audited(admission: Admission, context: BuildContext) -> Admission:
     (`Gate.hearing`)."""
     denied = recorder(context)
 
-    def admit(events: Sequence[Event]) -> Refused | None:
-        refusal = admission(events)
-        if refusal is not None and events[0].identity is None:
-            denied(None, None, refusal)
-        return refusal
+    def admit(events: Sequence[Event]) -> Verdict:
+        verdict = admission(events)
+        if isinstance(verdict, Refused) and events[0].identity is None:
+            denied(None, None, verdict)
+        return verdict
 
     return admit
 

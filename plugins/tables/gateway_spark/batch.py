@@ -98,7 +98,7 @@ class Batches:
         if good and job.late_s is None and schemas.of(ALL) is None:
             table = self._tables.at(job, events.sparkSession, job.table)
             rows = known_good(shaped(self._lacking(events, job.table), job))
-            if table.append(rows, number, {}, self._mark) is not None:
+            if table.write(rows, number, {}, self._mark) is not None:
                 return []
             # the table already has the batch, but the quarantine table may lack rows of it
         return self._append(events, number, ALL, job.table, schemas)
@@ -161,7 +161,7 @@ class Batches:
         table = self._tables.at(job, events.sparkSession, location)
         if location in self._claim.taken:
             _check_unmoved(table, *self._claim.taken[location])
-        found = table.append(rows, number, measures, mark)
+        found = table.write(rows, number, measures, mark)
         self._claim.taken.pop(location, None)
         if found is not None:
             self._count(number, found["rows"])
@@ -197,7 +197,7 @@ class Batches:
             rows = self._lacking(reduce(lambda a, b: a.unionByName(b), parts), location)
             if number in self.rows or not rows.isEmpty():
                 measures = {"rows": f.count(REASON)}
-                written = self._tables.at(job, rows.sparkSession, location).append(rows, number, measures, mark)
+                written = self._tables.at(job, rows.sparkSession, location).write(rows, number, measures, mark)
                 self.quarantined += written["rows"] if written else 0
 
 

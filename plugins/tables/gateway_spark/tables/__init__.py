@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING
 
 from ..errors import SparkFault
 from ..job import Job
-from .table import FAULT, Table
+from .table import FAULT, Table, WriteMode
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["FAULT", "FORMATS", "Table", "Tables", "read", "table"]
+__all__ = ["FAULT", "FORMATS", "Table", "Tables", "WriteMode", "read", "table"]
 
 FORMATS = ("parquet", "delta", "iceberg")
 

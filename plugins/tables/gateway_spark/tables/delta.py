@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..data.types import render
@@ -11,7 +11,7 @@ from ..job import Job
 from .columns import grown, plain, struct_type
 from .jvm import jvm_class, measured, measurements, query_id
 from .mark import Extent, Mark, Owner, owner_of
-from .table import taken
+from .table import WriteMode, must_append, taken
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -46,10 +46,18 @@ class DeltaTable:
         self._owner: tuple[str, Owner | None] = ("", None)  # as the table last had it
         self._written: dict[str, int] = {}  # the positions in the table
 
-    def append(
-        self, rows: DataFrame, batch: int, measures: Mapping[str, Column], mark: Mark | None = None
+    def write(
+        self,
+        rows: DataFrame,
+        batch: int,
+        measures: Mapping[str, Column],
+        mark: Mark | None = None,
+        *,
+        mode: WriteMode = WriteMode.APPEND,
+        keys: Sequence[str] = (),
     ) -> dict[str, int] | None:
         """See `Table`."""
+        must_append(mode, keys, self.location)
         query = query_id(self._spark, self._job.checkpoint)
         if self._last is None:
             self._last = self._begin().txnVersion(query) if is_table(self._spark, self.location) else -1

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..data.types import Type, fields, kind
@@ -13,7 +13,7 @@ from .columns import grown, plain
 from .iceberg_location import IcebergLocation
 from .jvm import query_id
 from .mark import Extent, Mark, Owner, owner_of
-from .table import taken
+from .table import WriteMode, must_append, taken
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -53,10 +53,18 @@ class IcebergTable:
         self._options: dict[str, str] = {}
         self._kept = ""  # the text of the owner that is a property of the table
 
-    def append(
-        self, rows: DataFrame, batch: int, measures: Mapping[str, Column], mark: Mark | None = None
+    def write(
+        self,
+        rows: DataFrame,
+        batch: int,
+        measures: Mapping[str, Column],
+        mark: Mark | None = None,
+        *,
+        mode: WriteMode = WriteMode.APPEND,
+        keys: Sequence[str] = (),
     ) -> dict[str, int] | None:
         """See `Table`."""
+        must_append(mode, keys, self.location)
         from pyspark.sql import Observation
 
         query = query_id(self._spark, self._job.checkpoint)

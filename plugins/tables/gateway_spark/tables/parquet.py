@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +12,7 @@ from . import numbers
 from .columns import grown, plain, struct_type
 from .jvm import SmallFiles, jvm_class, measured, measurements, query_id
 from .mark import Extent, Mark, Owner, owner_of
-from .table import taken
+from .table import WriteMode, must_append, taken
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -45,10 +45,18 @@ class ParquetTable:
         self._columns: Type | None = None
         self._seen: Any = None  # the schema of the rows that were written last, in the JVM
 
-    def append(
-        self, rows: DataFrame, batch: int, measures: Mapping[str, Column], mark: Mark | None = None
+    def write(
+        self,
+        rows: DataFrame,
+        batch: int,
+        measures: Mapping[str, Column],
+        mark: Mark | None = None,
+        *,
+        mode: WriteMode = WriteMode.APPEND,
+        keys: Sequence[str] = (),
     ) -> dict[str, int] | None:
         """See `Table`."""
+        must_append(mode, keys, self.location)
         if self._sink is None:
             self._open()
         sink, number = self._sink, self._number(batch, mark)

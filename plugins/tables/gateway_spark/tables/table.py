@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from enum import Enum
 from typing import TYPE_CHECKING, Protocol
+
+from ..errors import SparkFault
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -15,20 +18,35 @@ FAULT = "fault"
 """The column that says why a row can't be in the table; null otherwise."""
 
 
+class WriteMode(Enum):
+    """How a batch changes a table."""
+
+    APPEND = "append"
+    """Its rows are added."""
+
+
 class Table(Protocol):
     """One table of a job. Its batches are numbered like those of the streaming query. An object serves one run of a
     query and must be kept for all its batches, since it remembers the last one."""
 
     location: str
 
-    def append(
-        self, rows: DataFrame, batch: int, measures: Mapping[str, Column], mark: Mark | None = None
+    def write(
+        self,
+        rows: DataFrame,
+        batch: int,
+        measures: Mapping[str, Column],
+        mark: Mark | None = None,
+        *,
+        mode: WriteMode = WriteMode.APPEND,
+        keys: Sequence[str] = (),
     ) -> dict[str, int] | None:
         """Writes the rows whose column `fault` is null, without that column (all rows, if there is none), as the batch
-        of this number; creates the table if necessary. Adds new columns, and new fields of structures, to an existing
-        table. Returns the values of `measures` (aggregates, computed on the way) over *all* rows; or None if the table
-        already has this batch: then nothing is read or written. Raises `SparkFault` if the rows don't fit this table,
-        or it belongs to another query than the mark's.
+        of this number, in this mode; `keys` are the columns that identify a row, for modes that need them. Creates the
+        table if necessary. Adds new columns, and new fields of structures, to an existing table. Returns the values of
+        `measures` (aggregates, computed on the way) over *all* rows; or None if the table already has this batch: then
+        nothing is read or written. Raises `SparkFault` if the rows don't fit this table, it belongs to another query
+        than the mark's, or it can't be written in this mode.
         """
 
     def owner(self) -> Owner | None:
@@ -47,6 +65,16 @@ class Table(Protocol):
 
     def schema(self) -> StructType | None:
         """The columns of the table, or None if it does not exist."""
+
+
+def must_append(mode: WriteMode, keys: Sequence[str], location: str) -> None:
+    """For tables that can only append. Raises `SparkFault`."""
+    if mode is not WriteMode.APPEND:
+        raise SparkFault(
+            f"the table {location} can't be written in the mode {mode.value}: use {WriteMode.APPEND.value}"
+        )
+    if keys:
+        raise SparkFault(f"rows are appended to {location}, which needs no keys: leave out {', '.join(keys)}")
 
 
 def taken(rows: DataFrame) -> DataFrame:
