@@ -45,7 +45,7 @@ def lost_metric(word: str, server: str) -> OwnMetric:
     return OwnMetric(_LOST.format(word), "counter", help)
 
 
-def lost(word: str, losses: int) -> dict[str, int]:
+def lost(word: str, losses: int) -> dict[str, float]:
     """The figure of that metric, for `Measured`."""
     return {_LOST.format(word): losses}
 
