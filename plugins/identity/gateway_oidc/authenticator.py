@@ -20,7 +20,7 @@ from .verifier import TokenRejected, TokenVerifier, Verified
 
 NAME = "oidc"
 CHALLENGE = 'Bearer realm="tidegate"'
-Seen = tuple[int, str, Identity]
+CheckedToken = tuple[int, str, Identity]
 """A valid token: until when (Unix time in nanoseconds), the id of its key, and its sender."""
 KEPT = 2048
 """Valid tokens that are remembered, of each of two generations."""
@@ -40,8 +40,8 @@ class OidcAuthenticator:
         self._monotonic = context.clock.monotonic
         self._verifier = TokenVerifier(config, context.clock, context.owner, self._drop)
         self._store = self._verifier.store
-        self._seen: dict[bytes, Seen] = {}
-        self._seen_before: dict[bytes, Seen] = {}
+        self._seen: dict[bytes, CheckedToken] = {}
+        self._seen_before: dict[bytes, CheckedToken] = {}
 
     async def start(self, tasks: TaskGroup) -> None:
         """Begins to fetch keys. Raises `StartError` if a file of ours can't be used; the issuer may be away."""
@@ -104,13 +104,13 @@ class OidcAuthenticator:
         self._remember(header, (int(found.until * 1e9), found.key, who))
         return who
 
-    def _again(self, header: bytes) -> Seen | None:
+    def _again(self, header: bytes) -> CheckedToken | None:
         """A token of the older generation, which belongs to the newer one from now on."""
         if (entry := self._seen_before.pop(header, None)) is not None:
             self._remember(header, entry)
         return entry
 
-    def _remember(self, header: bytes, entry: Seen) -> None:
+    def _remember(self, header: bytes, entry: CheckedToken) -> None:
         if len(self._seen) >= KEPT:
             self._seen_before, self._seen = self._seen, {}
         self._seen[header] = entry

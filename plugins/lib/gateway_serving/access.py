@@ -17,7 +17,7 @@ def _origin(text: str) -> str:
     return text
 
 
-Origin = Annotated[str, AfterValidator(_origin)]
+WebOrigin = Annotated[str, AfterValidator(_origin)]
 """An origin (RFC 6454 section 7), or `*` for any."""
 Token = Annotated[str, Field(min_length=1, max_length=4096, pattern=r"^[!-~]+$")]
 """A bearer token (RFC 6750)."""

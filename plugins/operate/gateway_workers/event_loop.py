@@ -21,10 +21,10 @@ import uvloop
 
 MOST = 200
 """Lookups at once: if no name server answers at all, a gateway with many names should not run out of threads."""
-Found = list[tuple[Any, ...]]
+AddressInfo = list[tuple[Any, ...]]
 """What `socket.getaddrinfo` returns."""
 Asked = tuple[Any, ...]
-Lookup = asyncio.Future[Found]
+Lookup = asyncio.Future[AddressInfo]
 
 
 class EventLoop(uvloop.Loop):
@@ -38,7 +38,7 @@ class EventLoop(uvloop.Loop):
 
     async def getaddrinfo(
         self, host: Any, port: Any, *, family: int = 0, type: int = 0, proto: int = 0, flags: int = 0
-    ) -> Found:
+    ) -> AddressInfo:
         """As asyncio's. Raises `socket.gaierror`, and `RuntimeError` where no thread can be had."""
         if not _is_name(host, port):
             return await super().getaddrinfo(host, port, family=family, type=type, proto=proto, flags=flags)
@@ -81,7 +81,7 @@ class EventLoop(uvloop.Loop):
         finally:
             failed.clear()  # an error refers to this frame
 
-    async def _look_up(self, port: int | None, host: str, *how: int) -> Found:
+    async def _look_up(self, port: int | None, host: str, *how: int) -> AddressInfo:
         asked = (host, *how)
         lookup = self._lookups.get(asked)
         if lookup is None:
@@ -103,7 +103,7 @@ class EventLoop(uvloop.Loop):
             self.call_soon(self._answer, asked, lookup, e)
 
     def _ask(self, asked: Asked, lookup: Lookup) -> None:
-        found: Found | Exception
+        found: AddressInfo | Exception
         host, *how = asked
         try:
             found = socket.getaddrinfo(host, None, *how)
@@ -112,7 +112,7 @@ class EventLoop(uvloop.Loop):
         with suppress(RuntimeError):  # the loop is closed
             self.call_soon_threadsafe(self._answer, asked, lookup, found)
 
-    def _answer(self, asked: Asked, lookup: Lookup, found: Found | Exception) -> None:
+    def _answer(self, asked: Asked, lookup: Lookup, found: AddressInfo | Exception) -> None:
         self._running -= 1
         del self._lookups[asked]
         if isinstance(found, Exception):

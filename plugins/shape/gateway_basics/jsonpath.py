@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 from msgspec import UNSET, Raw, UnsetType
 
-Step = Callable[[bytes | Raw], Any]
+PathStep = Callable[[bytes | Raw], Any]
 
 _BLANK = r"[ \t\n\r]*"
 _SHORT = r"\.([A-Za-z_\u0080-\ud7ff\ue000-\U0010ffff][0-9A-Za-z_\u0080-\ud7ff\ue000-\U0010ffff]*)"
@@ -91,11 +91,11 @@ def _slowly(parts: list[str | int], data: bytes) -> Raw | None:
     return Raw(found)
 
 
-def _member(name: str) -> Step:
+def _member(name: str) -> PathStep:
     if not _PLAIN.fullmatch(name):
         return lambda text: _object(text)[name]
     made = msgspec.defstruct("Object", [("value", Raw | UnsetType, UNSET)], rename={"value": name})
-    decode: Step = msgspec.json.Decoder(made).decode
+    decode: PathStep = msgspec.json.Decoder(made).decode
 
     def step(text: bytes | Raw) -> Any:
         value = decode(text).value
@@ -106,5 +106,5 @@ def _member(name: str) -> Step:
     return step
 
 
-def _element(index: int) -> Step:
+def _element(index: int) -> PathStep:
     return lambda text: _array(text)[index]

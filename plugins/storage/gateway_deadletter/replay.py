@@ -14,7 +14,7 @@ from .dead_letters import DeadLetter, Query
 _MOST_FAULTS = 20
 
 Send = Callable[[], Awaitable[str]]
-Seen = Callable[[Event, Send], Awaitable[str]]
+ReplaySeen = Callable[[Event, Send], Awaitable[str]]
 """Sends an event, waits until it was delivered, and returns "", or why it was not."""
 
 
@@ -43,7 +43,7 @@ class Replay:
     """For each trigger what it had delivered and given up before."""
     brokers: list[str] = field(default_factory=list)
     edited: Event | None = None
-    seen: Seen | None = None
+    seen: ReplaySeen | None = None
     faults: list[tuple[str, str]] = field(default_factory=list)
     cancelling: bool = False
     all_triggers: bool = False

@@ -40,7 +40,7 @@ from gateway_core.contract.topology import DeliveryView
 
 from .dead_letters import DeadLetter, Query, Stores
 from .line import last_ns
-from .replay import Replay, Seen, selection
+from .replay import Replay, ReplaySeen, selection
 from .replaying import PORTION, Removals, was_event
 
 if TYPE_CHECKING:
@@ -467,7 +467,7 @@ class _Run:
             return Refused(f"it was given up by {by}, and {name!r} is one of broker {broker!r}: say where with --to")
         return delivery
 
-    async def _edited(self, dead_letter: DeadLetter, event: Event, seen: Seen) -> BaseException | None:
+    async def _edited(self, dead_letter: DeadLetter, event: Event, seen: ReplaySeen) -> BaseException | None:
         async def send() -> str:
             (error,) = await self._stored([(dead_letter.broker, event)])
             return "" if error is None else str(error) or type(error).__name__

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from gateway_serving.access import Origin, Token
+from gateway_serving.access import Token, WebOrigin
 from gateway_serving.hosts import HostName
 from gateway_serving.limits import ListenerLimits, Seconds
 from gateway_serving.listen import Listen, UrlPath
@@ -36,7 +36,7 @@ class PullSinkConfig(Config):
     """A bearer token that subscribers must send (`Authorization: Bearer …`)."""
     anonymous: bool | None = None
     """`true` if subscribers need no `token`. On an address other than loopback, one of both must be there."""
-    origins: list[Origin] = []
+    origins: list[WebOrigin] = []
     """The web pages that may fetch events, by the `Origin` header of browsers, such as `https://app.example.com`; `*`
     for all. By default none may."""
     hosts: list[HostName] = []

@@ -10,7 +10,7 @@ from gateway_http.credentials.config import BearerConfig
 from gateway_options.client_tls import ClientTlsConfig
 from gateway_options.headers import Headers
 from gateway_options.url import in_the_clear
-from gateway_serving.access import Origin, Token
+from gateway_serving.access import Token, WebOrigin
 from gateway_serving.address import leads_to
 from gateway_serving.hosts import HostName
 from gateway_serving.limits import Bytes, ListenerLimits, Seconds
@@ -62,7 +62,7 @@ class WebSocketConfig(Config):
     credentials: BearerConfig | None = None
     """With `url`: what this end proves itself with in the opening handshake, instead of `token`. A connection stays
     open when its token ends."""
-    origins: list[Origin] = []
+    origins: list[WebOrigin] = []
     """With `listen`: the web pages that may connect, by the `Origin` header of browsers, such as
     `https://app.example.com`; `*` for all. By default none may. Clients that send no `Origin` always may."""
     hosts: list[HostName] = []
