@@ -103,8 +103,8 @@ class ScriptedTaker:
             self.flow.settle(position)
         return self.instead
 
-    def withdraw(self, lane: int) -> Sequence[int]:
-        gone = [p for p in self.held if p in self.waiting and p >> PARTITION_BITS == lane]
+    def withdraw(self, source: int) -> Sequence[int]:
+        gone = [p for p in self.held if p in self.waiting and p >> PARTITION_BITS == source]
         self.held = [p for p in self.held if p not in gone]
         return gone
 
