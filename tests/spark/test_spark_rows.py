@@ -70,7 +70,7 @@ class Queries:
         )
 
     def run(self, change: Callable[[Any], Any] = lambda events: events, **options: Any) -> Any:
-        """The `Batches` of a query that is through; `change` stands for a road that gives other rows."""
+        """The `Batches` of a query that is through; `change` stands for a code path that gives other rows."""
         job = self.job(**options)
         batches = Batches(job)
         events = self.spark.readStream.schema(DDL).parquet(str(self._source)).selectExpr("*", "string(null) AS fault")
