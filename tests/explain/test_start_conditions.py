@@ -329,7 +329,7 @@ MACHINE = re.compile(
     r"|another gateway|is in use|is writing there|is damaged|newer than this|was interrupted|had all events before"
     r"|worker ended|the secret in|needs PySpark"
 )
-"""What the machine, its files or the installation refuse: another start may find it mended."""
+"""What the machine, its files or the installation refuse: another start may find it fixed."""
 SAID_ELSEWHERE = {
     "cli/lazy.py": "commands",
     "config/installed.py": "plugins that can't be used: `check` reads the same registry",

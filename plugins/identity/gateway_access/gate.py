@@ -123,7 +123,7 @@ class Gate:
         self, first: int, request: Message, checked: Checked, wrong: Exception | None = None, *, again: bool = False
     ) -> None:
         """Asks the authenticators from the `first` on. `wrong` is what the ones before raised: any of them suffices, so
-        that a token of another issuer, say, is for the next one to judge."""
+        that a token of another issuer, say, is for the next one to check."""
         for number in range(first, len(self._authenticators)):
             try:
                 found = self._authenticators[number].authenticate(request)
@@ -247,17 +247,17 @@ class Gate:
     # -- once it is decoded ------------------------------------------------------------------------------------------
 
     @property
-    def judges(self) -> bool:
-        """Whether `judge` does anything."""
+    def evaluates(self) -> bool:
+        """Whether `evaluate` does anything."""
         return self._policies is not None or self._quotas is not None or self._auth_context
 
     def admit(self, who: Identity, request: Message, events: Sequence[Event]) -> Refused | None:
         """Sets the sender of events that came with one request. Returns why they may not come in, None if they may."""
         for event in events:
             event.identity = who
-        return self.judge(who, request, events)
+        return self.evaluate(who, request, events)
 
-    def judge(self, who: Identity, request: Message, events: Sequence[Event]) -> Refused | None:
+    def evaluate(self, who: Identity, request: Message, events: Sequence[Event]) -> Refused | None:
         """`admit` for events whose sender is set."""
         if self._auth_context:
             for event in events:

@@ -100,9 +100,9 @@ class Policies:
             if event.identity is not who:
                 who = event.identity
                 filters = self._filters_for(event.identity)
-            judged = normal_form(event)
+            normal = normal_form(event)
             for allows in filters:
-                if allows(judged):
+                if allows(normal):
                     break
             else:
                 return _forbidden(event, number, len(events))
