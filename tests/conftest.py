@@ -1,6 +1,6 @@
 """Fixtures that every test may use, and the tier of each test.
 
-A test's tier is the dearest thing that it starts, and its fixtures say what that is: `unit` (nothing), `process`
+A test's tier is the most expensive resource it starts, and its fixtures say what that is: `unit` (nothing), `process`
 (`processes`, `real_time`, a server of the run), `kafka`, `spark`. The tier is a marker too, so `-m unit` selects it.
 """
 
@@ -21,7 +21,7 @@ from tests import budget, forked
 
 pytest_plugins = ["tests.spec_report", "tests.kafka_broker", "tests.servers_shared", "tests.faults.figures"]
 
-# the dearest first
+# the most expensive first
 TIERS = {
     "spark": {"spark", "own_spark", "sink"},
     "kafka": {"kafka", "own_kafka", "secure_kafka", "strict_kafka"},
@@ -63,7 +63,7 @@ def tier(item: pytest.Item) -> str:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Iterator[None]:
-    """Nothing that is collected goes before the end: to look for garbage among it took a third of the time."""
+    """Collected items live until exit: to look for garbage among them took a third of the time."""
     gc.disable()
     try:
         return (yield)
@@ -74,8 +74,8 @@ def pytest_collection() -> Iterator[None]:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Marks each test with its tier. The dearest run first, so that no core waits for a single one of them in the end;
-    those that share a fixture run in one worker, so that it is made once."""
+    """Marks each test with its tier. The most expensive run first, so that no core waits for a single one of them in
+    the end; those that share a fixture run in one worker, so that it is made once."""
     if build() == "compiled":
         left_out = [item for item in items if _is_pure(item)]
         items[:] = [item for item in items if not _is_pure(item)]

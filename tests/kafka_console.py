@@ -22,7 +22,7 @@ from gateway_java.kafka import VERSION
 LIMIT_S = 60.0
 # None of these is printed by BytesDeserializer, and no header of ours has one in its name.
 COLUMN, HEADER, LINE = "\x1f", "\x1e", "\x1d\n"
-# The consumer prints what stands for null as if the record had these bytes: so no record shall have them.
+# The consumer prints its marker for null as if the record had these bytes: so no record shall have them.
 NULL = f"null-{uuid.uuid4().hex}"
 _ESCAPE = re.compile(rb"\\x([0-9A-F]{2})")
 _BYTES = "org.apache.kafka.common.serialization.BytesDeserializer"

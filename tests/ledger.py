@@ -62,7 +62,7 @@ class Ledger:
         return 202
 
     def send(self, url: str, numbers: range, finished: threading.Event) -> None:
-        """Sends each event until it gets a 2xx; a connection that breaks is opened anew."""
+        """Sends each event until it gets a 2xx; a connection that breaks is opened again."""
         parts = urlsplit(url)
         connection: http.client.HTTPConnection | None = None
         for number in numbers:

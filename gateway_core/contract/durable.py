@@ -74,7 +74,7 @@ class DurableNames:
 
     `transport`  their word.
     `names`      those of a config: (config, what the data directory remembers) -> names. It decides alike in every
-                 worker, and once more when what it decided is remembered. Components at fault have no options.
+                 worker, and again when what it decided is remembered. Components at fault have no options.
     `remove`     removes one where it is: (name, config, data directory). The config is the one to take logins from.
                  Removing what is not there is no error. Raises `OSError` with the reason. None: `remedy` says what to
                  do instead.

@@ -1,6 +1,6 @@
 """Every folder in `faults` is a config with something wrong, and the report that it must give.
 
-`UPDATE_EXPECTED=1 pytest tests/config/test_config_faults.py` writes the reports anew: read the difference afterwards.
+`UPDATE_EXPECTED=1 pytest tests/config/test_config_faults.py` rewrites the reports: read the difference afterwards.
 """
 
 from __future__ import annotations

@@ -57,11 +57,11 @@ class ShelfSink:
         self.dead = False
 
     async def start(self, tasks: TaskGroup) -> None:
-        if self.fault == "needs the far side to start" and self.shelf.away:
+        if self.fault == "needs the remote side to start" and self.shelf.away:
             raise ConnectionRefusedError("the shelf is away")
 
     async def stop(self) -> None:
-        while self.fault == "waits for the far side at its end" and self.shelf.away:  # noqa: ASYNC110
+        while self.fault == "waits for the remote side at its end" and self.shelf.away:  # noqa: ASYNC110
             await anyio.sleep(0.01)
 
     def send(self, event: Event, timeout_s: float, done: Callable[[Outcome], None]) -> None:
@@ -103,16 +103,16 @@ class TestShelfSink(ReconnectingSinkSuite):
 
 
 SINK_FAULTS = {
-    "says nothing in an outage": ["it_delivers_again_when_the_far_side_is_back"],
+    "says nothing in an outage": ["it_delivers_again_when_the_remote_side_is_back"],
     "answers twice in an outage": ["an_outage_leaves_no_attempt_without_an_answer"],
-    "claims what is not there": ["a_stop_ends_while_the_far_side_is_away"],
-    "gives up in an outage": ["it_delivers_again_when_the_far_side_is_back"],
+    "claims what is not there": ["a_stop_ends_while_the_remote_side_is_away"],
+    "gives up in an outage": ["it_delivers_again_when_the_remote_side_is_back"],
     "never reconnects": [
-        "it_delivers_again_when_the_far_side_is_back",
-        "it_starts_while_the_far_side_is_away_and_delivers_when_it_is_back",
+        "it_delivers_again_when_the_remote_side_is_back",
+        "it_starts_while_the_remote_side_is_away_and_delivers_when_it_is_back",
     ],
-    "needs the far side to start": ["it_starts_while_the_far_side_is_away_and_delivers_when_it_is_back"],
-    "waits for the far side at its end": ["a_stop_ends_while_the_far_side_is_away"],
+    "needs the remote side to start": ["it_starts_while_the_remote_side_is_away_and_delivers_when_it_is_back"],
+    "waits for the remote side at its end": ["a_stop_ends_while_the_remote_side_is_away"],
     "dies of a codec": ["a_codec_that_raises_costs_one_attempt"],
 }
 

@@ -1,6 +1,6 @@
 """All code in the documentation: configs load without a fault, commands exist with their options, Python runs.
 
-What stands in a page in another language, or in a place that no test here knows, fails the first test.
+Text in a page in another language, or in a place that no test here knows, fails the first test.
 """
 
 from __future__ import annotations

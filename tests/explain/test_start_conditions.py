@@ -335,7 +335,7 @@ SAID_ELSEWHERE = {
     "config/installed.py": "plugins that can't be used: `check` reads the same registry",
     "config/registry.py": "the same; and components, which are built by `of_components`",
     "runtime/component_tasks.py": "what a component raised at its start",
-    "runtime/gateway.py": "a change of the config before the start or amid a stop",
+    "runtime/gateway.py": "a change of the config before the start or during a stop",
     "gateway_access/exposure.py": "`of_components`, and as a check of the config with lines",
     "gateway_admin/applied.py": "`of_settings`",
     "gateway_admin/server.py": "`of_settings`",

@@ -120,7 +120,7 @@ class Lab:
         self.wait(lambda: len(self.ledger.acknowledged) >= goal, f"{goal} acknowledged events")
 
     def flowing(self) -> None:
-        """Returns when an event that is sent from now on has arrived at the far side."""
+        """Returns when an event that is sent from now on has arrived at the remote side."""
         self.more(1)
         mark = max(self.ledger.acknowledged)
         self.wait(lambda: mark not in self.ledger.open(self._letters()), f"event {mark} to arrive")

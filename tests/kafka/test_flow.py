@@ -201,7 +201,7 @@ async def test_a_record_that_memory_is_too_short_for_is_read_again(
 
 
 @pytest.mark.spec("SAFE-34")
-async def test_records_that_memory_never_suffices_for_hold_up_no_others(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_records_too_large_for_memory_hold_up_no_others(monkeypatch: pytest.MonkeyPatch) -> None:
     tries = {2: 0, 3: 0}
 
     def greedy(record: Record) -> Event:

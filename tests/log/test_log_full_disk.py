@@ -305,5 +305,5 @@ async def test_a_disk_that_large_appends_filled_recovers_by_itself(
 
     taker = log.Subscriber()
     channel = await log.open({"taker": taker})
-    await log.wait(lambda: len(taker.got) == 1)  # what had been delivered does not come again
+    await log.wait(lambda: len(taker.got) == 1)  # what had been delivered is not delivered again
     await log.stop(channel)

@@ -136,7 +136,7 @@ async def test_a_deleted_consumer_goes_on_where_it_was(kit: NatsKit) -> None:
 @pytest.mark.spec("NT-12")
 @pytest.mark.usefixtures("real_time")
 async def test_a_consumer_deleted_after_a_crash_goes_on_at_what_is_acknowledged(kit: NatsKit) -> None:
-    """What was in flight at the crash has not come again yet, and what came since waits for it."""
+    """What was in flight at the crash has not been redelivered yet, and what came since waits for it."""
     before, after = MemoryIntake(), MemoryIntake()
     async with client(kit.server) as js:
         with Link("127.0.0.1", kit.server.port) as link:

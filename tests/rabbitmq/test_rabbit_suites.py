@@ -57,7 +57,7 @@ class Servers:
 
 
 class Exchange:
-    """The far side of the sink: an exchange with a queue."""
+    """The remote side of the sink: an exchange with a queue."""
 
     def __init__(self, kit: RabbitKit) -> None:
         self._kit = kit

@@ -387,8 +387,8 @@ class Facts:
         return found
 
     def _index_queues(self) -> None:
-        """Messages of queues may come again whenever something goes wrong; none may be missing where the config has had
-        their topic all the time."""
+        """Messages of queues may be redelivered whenever something goes wrong; none may be missing where the config
+        has had their topic all the time."""
         published = list(self.history.of(Published))
         if not published:
             return

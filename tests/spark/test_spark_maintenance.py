@@ -169,7 +169,7 @@ def lines(*args: str) -> list[dict[str, Any]]:
 
 
 @pytest.mark.full
-def test_a_real_kill_amid_compaction(spark: Any, tmp_path: Path) -> None:
+def test_a_real_kill_during_compaction(spark: Any, tmp_path: Path) -> None:
     plan = job(tmp_path, "parquet")
     target = table(plan, spark, plan.table)
     for batch in range(12):

@@ -1,4 +1,4 @@
-"""What the sink `spark` tells of its query, without Spark: counts over restarts, lags, errors, stalls."""
+"""What the sink `spark` reports about its query, without Spark: counts over restarts, lags, errors, stalls."""
 
 from __future__ import annotations
 

@@ -122,7 +122,7 @@ class Gate:
     def _ask(
         self, first: int, request: Message, checked: Checked, wrong: Exception | None = None, *, again: bool = False
     ) -> None:
-        """Asks the authenticators from the `first` on. `wrong` is what the ones before raised: any of them suffices, so
+        """Asks the authenticators from the `first` on. `wrong` is what the ones before raised: any one may accept, so
         that a token of another issuer, say, is for the next one to check."""
         for number in range(first, len(self._authenticators)):
             try:
@@ -300,7 +300,7 @@ class Gate:
 
 
 def _graver(first: Exception | None, second: Exception) -> Exception:
-    """Which of two refusals the sender is told: one that asks to come again, else the first."""
+    """Which of two refusals the sender is told: one that asks to retry, else the first."""
     return second if first is None or (isinstance(second, Overloaded) and not isinstance(first, Overloaded)) else first
 
 

@@ -176,7 +176,7 @@ def about(config: AllowConfig) -> Callable[[Identity], bool]:
 
 
 def is_about(config: AllowConfig, who: Identity) -> bool:
-    """`about` for one sender. The entry is compiled anew by each call."""
+    """`about` for one sender. The entry is compiled by each call."""
     return about(config)(who)
 
 

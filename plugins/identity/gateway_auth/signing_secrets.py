@@ -23,7 +23,7 @@ class SignedConfig(SecretsConfig):
     remember: Annotated[int, Field(ge=0, le=10_000_000)] = 0
     """How many requests within the window are remembered, so that each comes in only once; about 150 bytes each. If
     there are more, the oldest are forgotten. Each worker remembers its own, and a reload of the ingress forgets all.
-    Use it only if the sender signs every attempt anew: one that the gateway could not store is remembered too."""
+    Use it only if the sender signs every attempt: one that the gateway could not store is remembered too."""
 
     unsigned_attributes: bool = False
     """Whether CloudEvents in binary mode may come in. Their attributes are header fields (`ce-type`), which the

@@ -76,7 +76,7 @@ class Connection:
         self.losses = 0
 
     async def start(self, tasks: TaskGroup) -> None:
-        """Returns once connected, or after 5 s; then it goes on trying. Raises `StartError` if the session raises
+        """Returns once connected, or after 5 s; then it keeps trying. Raises `StartError` if the session raises
         `Rejected` at its first try."""
         self._first, self._finished = anyio.Event(), anyio.Event()
         tasks.start_soon(self._keep)

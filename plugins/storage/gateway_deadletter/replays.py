@@ -5,10 +5,10 @@ removed once the subscriber has it, and what fails again stays as it is. An inpu
 event of a replay with `all_triggers`, goes to its broker as a reply of a subscriber does: stored by the channel, then
 delivered to all triggers that match it; it is removed once it is stored, and what fails again is a new dead letter.
 
-No ingress is involved, so no credentials are needed, and no policy is asked again: policies say which senders may send,
-and this broker took this event from its sender before. What an admin has edited counts as the admin's own; the audit
-log says who. An edited event replaces its dead letter only when it was delivered. What was sent is removed by portions:
-after a crash at most one of them is sent again.
+No ingress is involved, so no credentials are needed, and no policy is evaluated again: policies say which senders may
+send, and this broker took this event from its sender before. What an admin has edited counts as the admin's own; the
+audit log says who. An edited event replaces its dead letter only when it was delivered. What was sent is removed by
+portions: after a crash at most one of them is sent again.
 """
 
 from __future__ import annotations
@@ -379,7 +379,7 @@ class _Run:
         if failing and not accepted and not again:
             replay.detail = one_line(f"{failing}; what was not delivered stays", 300)
             raise _Stopped("failed")
-        if slow:  # it may be stored yet: don't send it once more
+        if slow:  # it may be stored yet: don't send it again
             raise _Stopped("failed")
         return again
 

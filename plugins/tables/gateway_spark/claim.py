@@ -85,7 +85,7 @@ class _Claiming:
         return [job.table.replace(naming.TYPE, name) for name in dict.fromkeys(names)]
 
     def _folders(self, pattern: str) -> list[str]:
-        """What stands for `{type}` in the folders that are there."""
+        """The values of `{type}` in the folders that are there."""
         before, _, after = pattern.partition(naming.TYPE)
         path = jvm_class(self._spark, "org.apache.hadoop.fs.Path")("".join(map(_escaped, before)) + "*" + after)
         session: Any = self._spark._jsparkSession
@@ -109,7 +109,7 @@ class _Claiming:
                     "table, or delete the checkpoint to fill a new table from the events that the log still has, or set"
                     " `adopt: true` to begin a new table with the events from now on"
                 )
-            self._claim.notes.append(f"the table {place} is missing: it begins anew with the events from now on")
+            self._claim.notes.append(f"the table {place} is missing: it starts again with the events from now on")
             tables[place].begin("")
 
     # -- whose they are --------------------------------------------------------------------------------------------

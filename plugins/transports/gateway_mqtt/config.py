@@ -134,8 +134,8 @@ class MqttSourceConfig(ConnectionCheck, NotAnEventConfig, HeldBytesConfig):
     (version 3.1.1, or `qos: 0`), nothing more is read until some are stored."""
     retained: Literal["new", "all", "ignore"] | None = None
     """Which messages that the server has retained it sends after a subscription: `new`: for a subscription that it did
-    not have yet; `all`: at each connection, so that they come again and again; `ignore`: none. By default `new`, and
-    with 3.1.1, which has no choice, `all`."""
+    not have yet; `all`: at each connection, so the same messages arrive repeatedly; `ignore`: none. By default `new`,
+    and with 3.1.1, which has no choice, `all`."""
     topic_attribute: Annotated[str, AfterValidator(_attribute)] | None = None
     """The attribute that gets the message's topic, such as `mqtttopic` or `subject`, in place of its value if the event
     has it already. By default none: the event stays as it was published."""

@@ -93,7 +93,7 @@ class MqttSource:
     # -- life -------------------------------------------------------------------------------------------------------
 
     async def start(self, intake: Intake, tasks: TaskGroup) -> None:
-        """Connects and subscribes, and goes on trying while the server is away. Raises `StartError` if the server
+        """Connects and subscribes, and keeps trying while the server is away. Raises `StartError` if the server
         rejects the credentials or the subscription."""
         self._handover.intake = intake
         await self._connection.start(tasks)

@@ -1,6 +1,6 @@
 """One connection to NATS: what is published goes through one task, and answers come back by callbacks.
 
-nats-py's own reconnecting is off. A connection that is lost is made anew by `gateway_transport.connection`, and what
+nats-py's own reconnecting is off. A connection that is lost is made again by `gateway_transport.connection`, and what
 depends on it (subscriptions, pull requests) with it.
 """
 
@@ -113,7 +113,7 @@ class Link:
         return self._connection.losses
 
     def end(self, why: str) -> None:
-        """Ends this connection, so that everything begins anew."""
+        """Ends this connection, so that everything starts again."""
         self._why = why
         if self._over is not None:
             self._over.set()

@@ -12,7 +12,7 @@ SOURCE = Guarantees(
     acknowledged="The message is acknowledged once its event is stored, or in a bridge once the sink or the dead "
     "letter has it. With `jetstream: false` nothing is acknowledged: at most once.",
     redelivery="What a gateway had not acknowledged when it crashed comes again after `ack_wait_s`; after a stop, at "
-    "once. Messages that wait for long are reported as in progress and do not come again.",
+    "once. Messages that wait for long are reported as in progress and are not redelivered.",
     order="That of the stream, if one gateway with one worker reads; several share the messages, in no order.",
     workers="share",
     back_pressure="It stops fetching at `max_in_flight`; the messages wait in the stream. Core NATS: they are dropped.",

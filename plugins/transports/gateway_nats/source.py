@@ -90,7 +90,7 @@ class NatsSource:
     # -- life -------------------------------------------------------------------------------------------------------
 
     async def start(self, intake: Intake, tasks: TaskGroup) -> None:
-        """Connects, and makes or checks stream and consumer; goes on trying while the server or the stream is away.
+        """Connects, and makes or checks stream and consumer; keeps trying while the server or the stream is away.
         Raises `StartError` if the server refuses the credentials, or stream or consumer is not as configured."""
         self._handover.intake = intake
         await self._link.start(tasks)

@@ -89,7 +89,7 @@ class WebSocketSource:
 
     async def take_over(self, old: Source, intake: Intake, tasks: TaskGroup) -> bool:
         """Replaces another source at the same address, without a moment at which nobody listens there; unless what
-        belongs to the address differs, such as its limits: then it is opened anew."""
+        belongs to the address differs, such as its limits: then it is opened again."""
         if not isinstance(old, WebSocketSource) or self._options.listen is None:
             return False
         mine, its = self._options, old._options

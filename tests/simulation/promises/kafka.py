@@ -228,7 +228,7 @@ def _overtaken(facts: Facts, name: str, policy: Policy, records: list[Produced])
 
 def _unnoticed(facts: Facts, records: list[Produced]) -> set[str]:
     """The records of a recreated topic that were written before its readers noticed: they go on where they were in the
-    deleted one, and then begin anew."""
+    deleted one, and then start again."""
     if not records or records[0].epoch == 1:
         return set()
     first = records[0]

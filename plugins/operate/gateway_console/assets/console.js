@@ -270,7 +270,7 @@
     });
     fresh("data-live-kind", now, (element, text, kind) => paintKind(element, kind));
     fresh("data-live-label", now, (element, text) => element.setAttribute("aria-label", text));
-    if (now.shape && now.shape !== place.dataset.figures) { // another config: the drawing is made anew
+    if (now.shape && now.shape !== place.dataset.figures) { // another config: the drawing is made again
       place.dataset.figures = now.shape;
       htmx.ajax("GET", location.href, { target: "#drawn", select: "#drawn", swap: "outerHTML" });
     }
