@@ -51,7 +51,7 @@ def consume(bootstrap: str, topic: str, count: int, *, limit_s: float = LIMIT_S)
 
 
 class Follower:
-    """`with Follower(bootstrap, topic) as records:` reads a topic from its beginning and goes on reading. One Java for
+    """`with Follower(bootstrap, topic) as records:` reads a topic from its beginning and keeps reading. One Java for
     many looks. The topic comes into being where it is not there."""
 
     def __init__(self, bootstrap: str, topic: str) -> None:

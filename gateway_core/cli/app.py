@@ -126,7 +126,7 @@ def orphans(
     --remove and --remove-all remove them at the server or in the data directory, with all that waits in them. A server
     is reached with the login of a component of this config.
 
-    Exit codes: 0 they are listed (also if there are none), or were removed; 1 something was not removed.
+    Exit codes: 0 they are listed (even if there are none), or were removed; 1 something was not removed.
     """
     from .orphans import orphans as show
 

@@ -67,7 +67,7 @@ def no_descriptor_left() -> bool:
 
 
 def on_exhausted(relief: Callable[[OSError], None]) -> None:
-    """Registers what frees file descriptors (or logs) when a sink could not connect for want of them."""
+    """Registers what frees file descriptors (or logs) when a sink could not connect for lack of them."""
     _relief.append(relief)
 
 

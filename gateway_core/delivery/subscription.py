@@ -178,7 +178,7 @@ class Subscription:
                 self.held += 1
                 self._budget.used += delivery.size
                 self._enter(delivery)
-        finally:  # also if there is no memory for one of them
+        finally:  # even if there is no memory for one of them
             self._pump()
         return refused
 

@@ -23,7 +23,7 @@ pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("real_time")]
 
 
 class Shelf:
-    """Keeps events, unless it is away."""
+    """Keeps events, unless it is down."""
 
     def __init__(self) -> None:
         self.kept: list[Event] = []
@@ -58,7 +58,7 @@ class ShelfSink:
 
     async def start(self, tasks: TaskGroup) -> None:
         if self.fault == "needs the remote side to start" and self.shelf.away:
-            raise ConnectionRefusedError("the shelf is away")
+            raise ConnectionRefusedError("the shelf is down")
 
     async def stop(self) -> None:
         while self.fault == "waits for the remote side at its end" and self.shelf.away:  # noqa: ASYNC110
@@ -80,7 +80,7 @@ class ShelfSink:
         elif shelf.away and fault == "claims what is not there":
             done(DELIVERED)
         elif shelf.away or self.dead or (fault == "never reconnects" and shelf.outages):
-            done(Outcome(False, retry=fault != "gives up in an outage", reason="the shelf is away"))
+            done(Outcome(False, retry=fault != "gives up in an outage", reason="the shelf is down"))
         else:
             shelf.kept.append(event)
             done(DELIVERED)
@@ -143,7 +143,7 @@ class ServedChannel:
         elif self._fault == "says nothing in an outage":
             self._unanswered.append(done)
         else:
-            done(StorageError("the server is away"))
+            done(StorageError("the server is down"))
 
     async def stop(self) -> None:
         while self._fault == "waits for the server at its end" and self._kit.away:  # noqa: ASYNC110
@@ -152,7 +152,7 @@ class ServedChannel:
 
     def info(self) -> dict[str, Any]:
         away = self._kit.away
-        return {**self._inner.info(), "error": "the server is away" if away else None}
+        return {**self._inner.info(), "error": "the server is down" if away else None}
 
 
 class OutageKit(Kit):

@@ -72,7 +72,7 @@ class Arrived:
 
 
 class Adapter(Protocol):
-    """A transport in the fault matrix. Methods that talk to the server may raise any exception while it is away, and
+    """A transport in the fault matrix. Methods that talk to the server may raise any exception while it is down, and
     are called again; they get a connection of their own each time."""
 
     name: str

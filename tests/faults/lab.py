@@ -159,7 +159,7 @@ class Lab:
         return False
 
     def gateway_workers(self) -> set[int]:
-        """The process ids of the gateway's workers; none while the one with the admin API is away."""
+        """The process ids of the gateway's workers; none while the one with the admin API is down."""
         with contextlib.suppress(httpx.HTTPError, AssertionError):
             return {worker["pid"] for worker in self.gateway.status()["processes"]}
         return set()

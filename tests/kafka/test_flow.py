@@ -328,13 +328,13 @@ async def test_an_event_instead_of_a_refused_record_is_taken_in_its_turn() -> No
 
 async def test_a_commit_that_fails_is_made_later(caplog: pytest.LogCaptureFixture) -> None:
     async with running(Rig()) as rig:
-        rig.consumer.error = KafkaFault("the coordinator is away")
+        rig.consumer.error = KafkaFault("the coordinator is down")
         rig.fetch(0, 4)
         rig.taker.settle(*rig.taker.held)
         await until(lambda: rig.consumer.commits > 3)
         assert rig.consumer.committed == {}
         assert [r.getMessage() for r in caplog.records].count(
-            "can't commit offsets, will retry: the coordinator is away"
+            "can't commit offsets, will retry: the coordinator is down"
         ) == 1, "said once"
         rig.fetch(4, 2)
         rig.taker.settle(*rig.taker.held)

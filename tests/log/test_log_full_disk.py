@@ -1,4 +1,4 @@
-"""A disk that is full: nothing accepted is lost, deliveries go on, and the gateway recovers by itself."""
+"""A disk that is full: nothing accepted is lost, deliveries continue, and the gateway recovers by itself."""
 
 from __future__ import annotations
 

@@ -174,7 +174,7 @@ async def test_a_deleted_consumer_that_read_nothing_yet_starts_where_it_did(kit:
 
 @pytest.mark.spec("NT-12")
 async def test_a_deleted_consumer_repeats_nothing_of_many(kit: NatsKit) -> None:
-    """What was acknowledged since the last look at the consumer comes again, and goes no further."""
+    """What was acknowledged since the last look at the consumer is redelivered, and goes no further."""
     intake = MemoryIntake()
     names = [str(n) for n in range(300)]
     async with client(kit.server) as js, running(source_of(kit), intake) as source:

@@ -196,7 +196,7 @@ class Queue(SourceRemote):
 
 
 class TestRabbitPulling(Servers, PullingSourceSuite):
-    """What comes again, from a classic queue."""
+    """What is redelivered, from a classic queue."""
 
     def remote(self, kit: Kit) -> SourceRemote:
         assert isinstance(kit, RabbitKit)

@@ -108,7 +108,7 @@ def test_what_came_later_takes_no_seed_from_the_others() -> None:
 
 
 def test_a_bridge_that_is_full_takes_records_later() -> None:
-    """It holds fewer than come while its sink is away."""
+    """It holds fewer than come while its sink is down."""
     bridges = (Bridge("b2", Policy(retry=0, max_in_flight=64), source="kafka"),)
     sends = tuple(Send(1 + n / 100, (Event(f"e{n}", key="k1"),), to="b2", mode="record") for n in range(40))
     away = Fault(0.5, "status", "b2", 5.0, 503)

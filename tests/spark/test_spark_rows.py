@@ -331,7 +331,7 @@ def test_duplicates_are_dropped_whatever_crashes(
     assert refused == [("bad", 5, "data is not J"), (None, 6, "it is no even"), (None, 7, "it is no even")]
     assert batches.quarantined == 3
 
-    # a batch that has reached the table when it is cut short: it comes again, and drops the same
+    # a batch that has reached the table when it is cut short: it is repeated, and drops the same
     queries.append(said("b"), said("c"), said("bad", b"no"), said("bad2", b"no"))
     aside = tmp_path / "aside"
     shutil.move(queries.quarantine, aside)

@@ -157,7 +157,7 @@ class PullingSourceSuite(SourceRemoteSuite):
                     await self._until_safe(intake, 0, n + 3)
                     await self._settled(remote, n + 3)
                 if known:
-                    assert sorted(ids_of(intake.safe)) == names(0, 9), "what was acknowledged came again"
+                    assert sorted(ids_of(intake.safe)) == names(0, 9), "what was acknowledged was delivered again"
             assert await self._again(kit, remote) == []
 
     async def test_it_starts_while_the_remote_side_is_away(self, kit: Kit) -> None:
@@ -173,7 +173,7 @@ class PullingSourceSuite(SourceRemoteSuite):
                 await self._until_safe(intake, 0, 2)
 
     async def test_a_late_answer_settles_nothing_of_a_new_connection(self, kit: Kit) -> None:
-        """A message that comes again is another delivery: the answer about the one before says nothing about it."""
+        """A redelivered message is another delivery: the answer about the one before says nothing about it."""
         if self.survives or not self.redelivers:
             return
         async with self.opened(kit) as remote:
@@ -283,7 +283,7 @@ class PullingSourceSuite(SourceRemoteSuite):
     async def test_nonsense_is_kept_until_the_dead_letter_has_it(self, kit: Kit) -> None:
         async with self.opened(kit) as remote:
             async with self.running(kit, remote) as (_, intake):
-                intake.result = StorageError("the dead letter is away")
+                intake.result = StorageError("the dead letter is unavailable")
                 await remote.nonsense()
                 await self.until(lambda: len(intake.refused) + len(intake.letters) > 0, "the dead letter")
                 if intake.refused:

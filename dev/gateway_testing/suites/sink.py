@@ -19,7 +19,7 @@ from .kit import PATIENCE_S, Kit, Suite, patience_s, until
 from .remote import ControllableRemote, Remote, ReturningRemote
 
 AWAY_S = 1.0
-"""How long an attempt may take while the remote side is away, in seconds: a sink may wait for it that long."""
+"""How long an attempt may take while the remote side is down, in seconds: a sink may wait for it that long."""
 EVENTS = [v.event for v in VECTORS if v.version == "1.0"]
 
 

@@ -74,7 +74,7 @@ class OidcConfig(Config):
             Field(min_length=1),
         ],
     ] = {}
-    """Claims that a token must have, each with a value or several of which one must be there. If the claim is a list,
+    """Claims that a token must have, each with one value or several; any one of them matches. If the claim is a list,
     its items are compared; for `scope`, its words."""
     subject: Annotated[str, Field(min_length=1)] = "sub"
     """The claim that names the sender. Choose one that its users can't change themselves."""

@@ -122,7 +122,7 @@ class Issuer:
         return False
 
     async def metadata(self) -> Mapping[str, Any]:
-        """What the issuer says about itself; `jwks_uri` is there. Raises `IssuerFault`, also if it is another issuer
+        """What the issuer says about itself; `jwks_uri` is there. Raises `IssuerFault`, even if it is another issuer
         (Discovery section 4.3)."""
         text = await self._get(self._discovery, "application/json")
         try:

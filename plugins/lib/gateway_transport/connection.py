@@ -28,7 +28,7 @@ TELL_EVERY_S = 60.0
 
 Session = Callable[[Callable[[], None]], Awaitable[None]]
 """Connects, calls the function it gets once it is connected, and stays until the connection ends: it returns or raises.
-It closes what it opened, also when it is cancelled."""
+It closes what it opened, even when it is cancelled."""
 
 
 class Rejected(Exception):

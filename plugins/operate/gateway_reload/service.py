@@ -141,7 +141,7 @@ class ReloadService(RunningService):
         loading = Loading(gather(paths, registry, os.environ, documents, without), registry, os.environ)
         try:
             return loading.run()
-        finally:  # also if it has faults: a secret's file that is missing may come later
+        finally:  # even if it has faults: a secret's file that is missing may come later
             self._secret_files = loading.secret_files
 
     def _all_paths(self) -> list[Path]:

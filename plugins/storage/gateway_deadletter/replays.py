@@ -330,7 +330,7 @@ class _Run:
             await anyio.sleep(min(left, _WAIT_S))
 
     def _check(self) -> None:
-        """Raises `_Stopped` if it must not go on."""
+        """Raises `_Stopped` if it must not continue."""
         if self._replay.cancelling:
             raise _Stopped("cancelled")
         if self._gateway.stopping:

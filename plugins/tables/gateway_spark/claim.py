@@ -213,7 +213,7 @@ class _Claiming:
     # -- where the query starts ------------------------------------------------------------------------------------
 
     def _check_ends(self) -> None:
-        """The checkpoint decides where the query goes on: the tables must be as far."""
+        """The checkpoint decides where the query resumes: the tables must be as far."""
         if naming.TYPE in self._job.table or not self._ends or not self._ends[0]:
             return
         done = positions(self._files.offset(self._done))

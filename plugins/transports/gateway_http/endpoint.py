@@ -125,7 +125,7 @@ class Endpoint:
         except Refused as e:
             self._refuse(e, message, done)
             return
-        except Exception as e:  # also if a codec returns something that is not an event
+        except Exception as e:  # even if a codec returns something that is not an event
             done(e)
             return
         if not events:  # an empty batch: nothing to wait for

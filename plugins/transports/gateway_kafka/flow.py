@@ -34,7 +34,7 @@ MAX_AHEAD = 20_000
 POLL_S = 0.01
 RETRY_S = 1.0
 MOST_AGAIN = 60
-"""How often a record that can't be read for want of memory is tried again, before it counts as no event."""
+"""How often a record that can't be read for lack of memory is tried again, before it counts as no event."""
 LAST_S = 5.0
 """How long a cancelled stop may take to commit and to leave the group."""
 RENEWED = 1 << 14

@@ -127,7 +127,7 @@ class MqttSourceConfig(ConnectionCheck, NotAnEventConfig, HeldBytesConfig):
     the topics, and the session is kept when topics or names change, as far as the data directory remembers it. It must
     differ between gateways at one server. With `group`, the number of the worker follows."""
     session_expiry_s: Seconds = 7 * 24 * 3600
-    """How long the server keeps the session, with the messages that wait in it, while the gateway is away, in seconds.
+    """How long the server keeps the session, with the messages that wait in it, while the gateway is down, in seconds.
     4294967295 is for ever, and 0 not at all. With 3.1.1 the server alone decides."""
     receive_maximum: Annotated[int, Field(ge=1, le=65_535)] = 500
     """The most messages that the server may have sent without an acknowledgement. If they are more all the same
@@ -170,7 +170,7 @@ class MqttSourceConfig(ConnectionCheck, NotAnEventConfig, HeldBytesConfig):
                 "use `qos: 1`",
             )
         elif self.session_expiry_s == 0 and self.version == "5":
-            said = "the server forgets the session, and what waits in it, as soon as the gateway is away"
+            said = "the server forgets the session, and what waits in it, as soon as the gateway is down"
             yield ("session_expiry_s",), said, "set how long the gateway may be away"
 
 

@@ -68,7 +68,7 @@ class JetStreamChannel:
     # -- life -------------------------------------------------------------------------------------------------------
 
     async def start(self, tasks: TaskGroup) -> None:
-        """Creates the stream if it does not exist. Raises `StartError` if the server is away or rejects the
+        """Creates the stream if it does not exist. Raises `StartError` if the server is down or rejects the
         credentials, or if the stream is not as configured."""
         self._tasks = tasks
         self._started = True
@@ -127,7 +127,7 @@ class JetStreamChannel:
             except NotFoundError:
                 self._link.end(f"the stream {self._stream} is gone")  # it is made again
                 return
-            except Exception as e:  # a server that is away is noticed otherwise
+            except Exception as e:  # a server that is down is noticed otherwise
                 log.debug("can't look at the stream %s: %s", self._stream, e)
 
     # -- appends ----------------------------------------------------------------------------------------------------

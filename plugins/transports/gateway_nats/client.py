@@ -85,7 +85,7 @@ class Link:
     # -- life -------------------------------------------------------------------------------------------------------
 
     async def start(self, tasks: TaskGroup) -> None:
-        """Returns once connected, or a little later if the server is away. Raises `StartError` if the server refuses
+        """Returns once connected, or a little later if the server is down. Raises `StartError` if the server refuses
         the credentials, a stream or consumer is not as configured, or certificates can't be read."""
         self._tls = tls_of(self._options, self._owner)
         await self._connection.start(tasks)
@@ -165,7 +165,7 @@ class Link:
         raise failure
 
     def _complained(self, error: Exception) -> None:
-        """The server or the library reports something, also while the connection goes on."""
+        """The server or the library reports something, also while the connection works."""
         text = str(error)
         if not isinstance(error, errors.Error | OSError | TimeoutError):
             log.error("%s: a message was not handled: %s: %s", self._owner, type(error).__name__, one_line(error))

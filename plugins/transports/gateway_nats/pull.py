@@ -107,7 +107,7 @@ class Puller:
         self.pending = 0
         """Messages in the stream that this consumer has not been sent."""
         self.redelivered = 0
-        """Messages that came again, since the start."""
+        """Messages that were redelivered, since the start."""
 
     # -- life -------------------------------------------------------------------------------------------------------
 
@@ -161,7 +161,7 @@ class Puller:
             except NotFoundError:
                 self._link.end(f"the consumer {self._consumer[1]} is gone")
                 return
-            except Exception as e:  # it is only for status; a server that is away is noticed otherwise
+            except Exception as e:  # it is only for status; a server that is down is noticed otherwise
                 log.debug("no consumer info: %s", e)
                 continue
             if str(info.created) != self._made:

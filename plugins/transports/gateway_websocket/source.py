@@ -68,7 +68,7 @@ class WebSocketSource:
         return [self._read(message)]
 
     async def start(self, intake: Intake, tasks: TaskGroup) -> None:
-        """Listens, or connects; a server that is away is tried again and again. Raises `StartError`."""
+        """Listens, or connects; a server that is down is tried again and again. Raises `StartError`."""
         await self._start(intake, tasks, None)
 
     async def _start(self, intake: Intake, tasks: TaskGroup, instead: Endpoint | None) -> None:

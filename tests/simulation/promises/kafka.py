@@ -43,7 +43,7 @@ def done_at(facts: Facts, name: str, record: Produced) -> float:
 
 
 def counts(facts: Facts, commit: Committed) -> bool:
-    """Whether the topic was still there: later, nobody goes on at this offset."""
+    """Whether the topic was still there: later, nobody continues at this offset."""
     return sum(at <= commit.at for at in facts.kafka.recreated.get(commit.topic, ())) < commit.epoch
 
 

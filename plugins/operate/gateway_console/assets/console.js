@@ -83,7 +83,7 @@
   };
   document.addEventListener("htmx:sseOpen", () => opened("Live"));
   document.addEventListener("htmx:sseError", failed);
-  // what a reader unfolded stays so when its part comes again: <details id="…" data-keep>
+  // what a reader unfolded stays so when its part arrives again: <details id="…" data-keep>
   const folds = new Map();
   document.addEventListener("toggle", (toggle) => {
     if (toggle.target.matches("details[data-keep]") && toggle.target.isConnected) folds.set(toggle.target.id, toggle.target.open);
@@ -234,7 +234,7 @@
     if (!button) return;
     const paused = button.getAttribute("aria-pressed") !== "true";
     button.setAttribute("aria-pressed", String(paused));
-    button.textContent = paused ? "Go on" : "Pause";
+    button.textContent = paused ? "Continue" : "Pause";
     document.getElementById(button.dataset.pause).toggleAttribute("data-paused", paused);
   });
   document.addEventListener("htmx:sseBeforeMessage", (message) => {

@@ -186,7 +186,7 @@ def plugins(
     """List all components that are installed, and what they need and promise.
 
     With a name, show what each source, sink and channel of that name promises: when an event is acknowledged, when it
-    comes again, order, workers, back-pressure.
+    is redelivered, order, workers, back-pressure.
     """
     from .plugins import list_plugins
 

@@ -80,7 +80,7 @@ def import_(
     """Take over dead letters that a `file:` sink has written, or that an earlier config has left behind, so that they
     can be listed and replayed.
 
-    The files stay as they are, unless you say --move. What was imported before is not imported again, also if it was
+    The files stay as they are, unless you say --move. What was imported before is not imported again, even if it was
     replayed or removed.
     """
     from .dlq import Where
