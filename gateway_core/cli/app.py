@@ -121,7 +121,7 @@ def orphans(
 ) -> None:
     """List and remove what earlier configs left behind: sessions, groups, queues, logs, cursors, dead letters.
 
-    The config does not have them any more, but events may wait there, and servers may keep collecting more.
+    The config no longer has them, but events may wait there, and servers may keep collecting more.
 
     --remove and --remove-all remove them at the server or in the data directory, with all that waits in them. A server
     is reached with the login of a component of this config.

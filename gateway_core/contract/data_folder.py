@@ -19,7 +19,7 @@ def data_folder_faults(path: Path) -> list[Fault]:
     why = folder_fault(path.absolute())
     if not why and (path / LOCK).is_dir():
         why = f"{LOCK} in it is a folder"
-    return [Fault(f"can't write in the data directory {path}: {why}; name another by --data-dir")] if why else []
+    return [Fault(f"can't write in the data directory {path}: {why}; choose another with --data-dir")] if why else []
 
 
 class DataFolder:
@@ -27,7 +27,7 @@ class DataFolder:
 
     def __init__(self, path: Path) -> None:
         if os.fsencode(path).decode(errors="replace") != str(path):  # SQLite takes nothing else
-            raise StartError(f"the name of the data directory is not UTF-8: {path}; name another by --data-dir")
+            raise StartError(f"the name of the data directory is not UTF-8: {path}; choose another with --data-dir")
         self.path = path
         self._lock: int | None = None
 
@@ -46,8 +46,8 @@ class DataFolder:
                 os.close(self._lock)
                 self._lock = None  # the folder belongs to the other gateway
                 raise StartError(
-                    f"another gateway runs with the data directory {self.path}: stop it, or name another directory by "
-                    "--data-dir or TIDEGATE_DATA_DIR"
+                    f"another gateway runs with the data directory {self.path}: stop it, or choose another directory "
+                    "with --data-dir or TIDEGATE_DATA_DIR"
                 ) from e
             # a file system without locks: two gateways can't be detected there
 

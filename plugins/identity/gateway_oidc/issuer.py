@@ -132,7 +132,7 @@ class Issuer:
         if found.get("issuer") != self._config.issuer:
             raise IssuerFault(
                 f"{self._discovery} is about the issuer {one_line(found.get('issuer'), 200)}; "
-                "`issuer` must be exactly the same, also a slash at the end"
+                "`issuer` must match exactly, including a trailing slash"
             )
         url = found.get("jwks_uri")
         if not isinstance(url, str):

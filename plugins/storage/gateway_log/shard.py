@@ -63,7 +63,7 @@ class Shard:
     """A shard that this process owns. Only one thread at a time may use it. `reserve` is the reserved space of its
     disk, if the shard grows.
 
-    A `damaged` shard (the reason, else empty) is only read: its file is not changed any more, and the cursors of its
+    A `damaged` shard (the reason, else empty) is only read: its file is no longer changed, and the cursors of its
     subscriptions go to a file beside it. `suspected` is damage that a write has found. After `syncs.failed` nobody
     knows what is in stable storage.
     """

@@ -151,7 +151,7 @@ class JetStreamChannel:
         most = link.max_payload
         if too_large := next((s for payload, headers in messages if (s := size_of(payload, headers)) > most), 0):
             self.failed += len(events)
-            done(Refused(f"a message has {too_large} bytes; NATS takes {most} (max_payload)", status=413))
+            done(Refused(f"a message has {too_large} bytes; NATS accepts {most} (max_payload)", status=413))
             return
         appending = _Append(self, len(messages), done)
         for payload, headers in messages:
@@ -265,6 +265,6 @@ class _Append:
             return
         channel.failed += self._size
         if self._never:
-            self._done(Refused(f"NATS does not take the event: {self._why}", status=413))
+            self._done(Refused(f"NATS rejects the event: {self._why}", status=413))
         else:
             self._done(Overloaded(f"NATS did not take the event: {self._why}"))
