@@ -56,13 +56,13 @@ def run(
     admin: Annotated[
         str | None, typer.Option(help='Address of the admin API, "socket" or "off". [TIDEGATE_ADMIN]')
     ] = None,
-    log_level: Annotated[LogLevel | None, typer.Option(help="What is logged. [TIDEGATE_LOG_LEVEL]")] = None,
-    log_format: Annotated[LogFormat | None, typer.Option(help="How it is logged. [TIDEGATE_LOG_FORMAT]")] = None,
+    log_level: Annotated[LogLevel | None, typer.Option(help="What to log. [TIDEGATE_LOG_LEVEL]")] = None,
+    log_format: Annotated[LogFormat | None, typer.Option(help="The format of the log. [TIDEGATE_LOG_FORMAT]")] = None,
     workers: Annotated[
         int | None, typer.Option(help="Processes that share the ingress addresses. [TIDEGATE_WORKERS]")
     ] = None,
     admin_hosts: Annotated[
-        str | None, typer.Option(help="More host names of the admin API, with commas between. [TIDEGATE_ADMIN_HOSTS]")
+        str | None, typer.Option(help="More host names of the admin API, separated by commas. [TIDEGATE_ADMIN_HOSTS]")
     ] = None,
     admin_tls: Annotated[Path | None, typer.Option(help="Certificate of the admin API. [TIDEGATE_ADMIN_TLS]")] = None,
     watchdog_s: Annotated[
@@ -93,7 +93,7 @@ def check(
     paths: Paths = None,
     connect: Annotated[bool, typer.Option("--connect", help="Also try the endpoints: hosts, ports, files.")] = False,
     secrets: Annotated[
-        bool, typer.Option("--secrets", help="Also list all secrets: where from, whether they are there, what for.")
+        bool, typer.Option("--secrets", help="Also list all secrets: origin, whether they are set, their uses.")
     ] = False,
     data_dir: DataDir = None,
     as_json: Json = False,
@@ -126,7 +126,7 @@ def orphans(
     --remove and --remove-all remove them at the server or in the data directory, with all that waits in them. A server
     is reached with the login of a component of this config.
 
-    Exit codes: 0 they are listed (even if there are none), or were removed; 1 something was not removed.
+    Exit codes: 0 listed (even if there are none) or removed; 1 something was not removed.
     """
     from .orphans import orphans as show
 

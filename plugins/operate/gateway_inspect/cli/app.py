@@ -44,7 +44,9 @@ def explain(
             "--as", metavar="SUBJECT", help="Also say who lets this sender in; `anonymous` has no credentials."
         ),
     ] = None,
-    authenticator: Annotated[str, typer.Option(help="What proved the subject. By default any.")] = "",
+    authenticator: Annotated[
+        str, typer.Option(help="The authenticator that identified the sender. Default: any.")
+    ] = "",
     claim: Annotated[
         list[str] | None,
         typer.Option(metavar="NAME=VALUE", help="A claim of the sender: JSON, else text. Can be repeated."),
