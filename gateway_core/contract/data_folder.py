@@ -15,7 +15,7 @@ _HELD = (errno.EWOULDBLOCK, errno.EACCES)
 
 
 def data_folder_faults(path: Path) -> list[Fault]:
-    """Why no gateway can have its data directory there, whoever starts it."""
+    """Why this folder can't be the data directory of any gateway."""
     why = folder_fault(path.absolute())
     if not why and (path / LOCK).is_dir():
         why = f"{LOCK} in it is a folder"
@@ -23,7 +23,7 @@ def data_folder_faults(path: Path) -> list[Fault]:
 
 
 class DataFolder:
-    """The folder, as the gateway that runs with it sees it. Raises `StartError` if its name is not UTF-8."""
+    """The data directory of this gateway. Raises `StartError` if its name is not UTF-8."""
 
     def __init__(self, path: Path) -> None:
         if os.fsencode(path).decode(errors="replace") != str(path):  # SQLite takes nothing else
@@ -32,7 +32,7 @@ class DataFolder:
         self._lock: int | None = None
 
     def claim(self) -> None:
-        """Creates the folder, and locks it until `leave` or the end of the process. Raises `StartError`."""
+        """Creates and locks the folder, until `leave` or the end of the process. Raises `StartError`."""
         try:
             private_folder(self.path)
             self._lock = os.open(self.path / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -52,7 +52,7 @@ class DataFolder:
             # a file system without locks: two gateways can't be detected there
 
     def leave(self) -> None:
-        """Undoes `claim`."""
+        """Unlocks the folder."""
         if self._lock is not None:
             os.close(self._lock)
             self._lock = None

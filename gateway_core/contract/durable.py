@@ -53,7 +53,7 @@ class DurableName:
 
     @property
     def key(self) -> Key:
-        """What tells it from all others."""
+        """The key that identifies it."""
         return self.transport, self.what, self.where, self.name
 
     def __str__(self) -> str:

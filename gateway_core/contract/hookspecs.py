@@ -77,8 +77,8 @@ def gateway_authenticators() -> list[Component]:  # type: ignore[empty-body]
 
 @hookspec
 def gateway_admissions() -> list[Callable[[GatewayConfig, SourceRef, BuildContext], Admission | None]]:  # type: ignore[empty-body]
-    """What events must fulfil before a broker or bridge takes them. At the start and at each reload, each function
-    takes the config, a source in it and the source's context, and returns the check of its events, or None."""
+    """Conditions that events must meet before a broker or bridge accepts them. At the start and at each reload, each
+    function takes the config, a source in it and the source's context, and returns the check of its events, or None."""
 
 
 @hookspec

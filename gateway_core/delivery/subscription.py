@@ -205,7 +205,7 @@ class Subscription:
             self._without_attempt(delivery, outcome)
 
     def replay(self, event: Event, given_up: GivenUp, done: Replayed) -> bool:
-        """Delivers an event that was given up before to this subscriber alone, in order with what the channel offers.
+        """Delivers an event that was given up before, to this subscriber only, in order with what the channel offers.
         It gets few attempts, and what fails again is no new dead letter: `done` says why. False if there is no room,
         or no attempt may start."""
         if self.paused or self.blocked or not self.room():
