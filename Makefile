@@ -95,13 +95,13 @@ endif
 docs: $(READY)  ## write everything that is generated: reference pages, pictures, the snapshot of the contract
 	$(BIN)/python tools/docs.py
 
-screenshots: $(READY)  ## take the pictures of the console anew, from the demo's flights: in docs/images
+screenshots: $(READY)  ## take the pictures of the console again, from the demo's flights: in docs/images
 	$(BIN)/python -m tests.console.screenshots $(ARGS)
 
-notebook: $(READY)  ## run the notebooks of docs and write their outputs anew
+notebook: $(READY)  ## run the notebooks of docs and rewrite their outputs
 	$(BIN)/python tools/notebook.py
 
-lock:  ## resolve requirements/dev.txt anew, with hashes (needs uv)
+lock:  ## resolve requirements/dev.txt again, with hashes (needs uv)
 	uv pip compile --quiet --generate-hashes --universal --python-version 3.11.2 --no-emit-index-url \
 	  --custom-compile-command "make lock" --all-extras --group dev --no-emit-package tidegate --no-emit-package tidegate-dev pyproject.toml dev/pyproject.toml -o requirements/dev.txt $(ARGS)
 	for sdk in 1 2 node go spark-4.1; do uv pip compile --quiet --generate-hashes --universal --python-version 3.11.2 --no-emit-index-url \

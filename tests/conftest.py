@@ -1,6 +1,6 @@
 """Fixtures that every test may use, and the tier of each test.
 
-A test's tier is the dearest thing that it starts, and its fixtures say what that is: `unit` (nothing), `process`
+A test's tier is the most expensive resource it starts, and its fixtures say what that is: `unit` (nothing), `process`
 (`processes`, `real_time`, a server of the run), `kafka`, `spark`. The tier is a marker too, so `-m unit` selects it.
 """
 
@@ -23,7 +23,7 @@ pytest_plugins = [
     *("tests.kafka_broker", "tests.servers_shared", "tests.faults.figures"),
 ]
 
-# the dearest first
+# the most expensive first
 TIERS = {
     "spark": {"spark", "own_spark"},
     "kafka": {"kafka", "own_kafka", "secure_kafka", "strict_kafka"},
@@ -64,7 +64,7 @@ def tier(item: pytest.Item) -> str:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Iterator[None]:
-    """Nothing that is collected goes before the end: to look for garbage among it took a third of the time."""
+    """Collected items live until exit: to look for garbage among them took a third of the time."""
     gc.disable()
     try:
         return (yield)

@@ -23,7 +23,7 @@ _SETTINGS = {
     "transaction.state.log.min.isr": "2",
     "share.coordinator.state.topic.replication.factor": "3",
     "share.coordinator.state.topic.min.isr": "2",
-    # a follower that is away leaves the replicas in sync soon, and a new leader is chosen soon
+    # a follower that is down leaves the replicas in sync soon, and a new leader is chosen soon
     "replica.lag.time.max.ms": "3000",
     "controller.quorum.election.timeout.ms": "500",
     "controller.quorum.fetch.timeout.ms": "1000",

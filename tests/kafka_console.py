@@ -22,7 +22,7 @@ from gateway_java.kafka import VERSION
 LIMIT_S = 60.0
 # None of these is printed by BytesDeserializer, and no header of ours has one in its name.
 COLUMN, HEADER, LINE = "\x1f", "\x1e", "\x1d\n"
-# The consumer prints what stands for null as if the record had these bytes: so no record shall have them.
+# The consumer prints its marker for null as if the record had these bytes: so no record shall have them.
 NULL = f"null-{uuid.uuid4().hex}"
 _ESCAPE = re.compile(rb"\\x([0-9A-F]{2})")
 _BYTES = "org.apache.kafka.common.serialization.BytesDeserializer"
@@ -51,7 +51,7 @@ def consume(bootstrap: str, topic: str, count: int, *, limit_s: float = LIMIT_S)
 
 
 class Follower:
-    """`with Follower(bootstrap, topic) as records:` reads a topic from its beginning and goes on reading. One Java for
+    """`with Follower(bootstrap, topic) as records:` reads a topic from its beginning and keeps reading. One Java for
     many looks. The topic comes into being where it is not there."""
 
     def __init__(self, bootstrap: str, topic: str) -> None:

@@ -33,7 +33,7 @@ def key_of(number: int) -> str:
     return f"key-{number % 211}"
 
 
-_LANES = 8
+_RANGES = 8
 _given: set[int] = set()
 
 
@@ -62,7 +62,7 @@ class Ledger:
         return 202
 
     def send(self, url: str, numbers: range, finished: threading.Event) -> None:
-        """Sends each event until it gets a 2xx; a connection that breaks is opened anew."""
+        """Sends each event until it gets a 2xx; a connection that breaks is opened again."""
         parts = urlsplit(url)
         connection: http.client.HTTPConnection | None = None
         for number in numbers:
@@ -114,24 +114,24 @@ def start_senders(ledger: Ledger, url: str, count: int, finished: threading.Even
 
 
 @cache
-def _lane() -> int:
+def _range() -> int:
     """This process's share of the ports, up to its end: several workers, runs and soaks may be under way. Where too
     many are, some have the same."""
-    for lane in range(_LANES):
-        lock = os.open(f"{tempfile.gettempdir()}/tidegate-ports-{os.getuid()}-{lane}", os.O_RDWR | os.O_CREAT, 0o600)
+    for number in range(_RANGES):
+        lock = os.open(f"{tempfile.gettempdir()}/tidegate-ports-{os.getuid()}-{number}", os.O_RDWR | os.O_CREAT, 0o600)
         with suppress(OSError):
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            return lane  # and keeps the lock
+            return number  # and keeps the lock
         os.close(lock)
-    return os.getpid() % _LANES
+    return os.getpid() % _RANGES
 
 
 def free_port() -> int:
     """A port that nobody listens on, and that no outgoing connection gets by chance: a gateway that is killed has to
     get it again. No other process that asks gets it, and no later call: whoever asked may not listen yet."""
-    lane = _lane()
+    number = _range()
     while True:
-        port = random.SystemRandom().randrange(12_000 + lane, 20_000, _LANES)  # above are those of `gateway_java`
+        port = random.SystemRandom().randrange(12_000 + number, 20_000, _RANGES)  # above are those of `gateway_java`
         with suppress(OSError), socket.create_server(("127.0.0.1", port)):
             if port not in _given:
                 _given.add(port)

@@ -47,7 +47,7 @@ async def _cancelled() -> None:
 
 
 class Lab:
-    """What a test does at a server, step by step. It connects anew if the server was killed in between."""
+    """What a test does at a server, step by step. It reconnects if the server was killed in between."""
 
     def __init__(self, server: RabbitMq) -> None:
         self.server = server

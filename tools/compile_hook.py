@@ -67,7 +67,7 @@ def compiled(root: Path, folder: Path, *, opt_level: str = "3") -> list[Path]:
 
 
 class CompileHook(BuildHookInterface[BuilderConfig]):
-    """See the module. An editable install has no compiled code: it would go on running when its source has changed."""
+    """See the module. An editable install has no compiled code: it would keep running when its source has changed."""
 
     def dependencies(self) -> list[str]:
         """The compiler, and the libraries that the modules import: it reads their types."""

@@ -13,8 +13,8 @@ from gateway_core.contract.status import BOUNDS_S, BUSY_PER_S, ONE_OF
 _HEAD = (
     "`GET /metrics` of the admin API (`http://127.0.0.1:9080/metrics`), in Prometheus's text format 0.0.4. The setting "
     "`TIDEGATE_METRICS=off` turns it off. Numbers are those of all workers, those of the other workers up to half a "
-    "second old. Counters begin at 0 with the gateway, and again with a broker, trigger or bridge that a reload starts "
-    "anew. What is not there (no Kafka, no Spark) has no lines; nor has, of more than 200 triggers, what "
+    "second old. Counters begin at 0 with the gateway, and again with a broker, trigger or bridge that a reload "
+    "restarts. What is not there (no Kafka, no Spark) has no lines; nor has, of more than 200 triggers, what "
     "never moved. The values of labels are names from the config, or "
     "those given here: never something of an event."
 )

@@ -1,4 +1,4 @@
-"""Runs the notebooks of docs/notebooks and writes their outputs anew (`make notebook`)."""
+"""Runs the notebooks of docs/notebooks and rewrites their outputs (`make notebook`)."""
 
 from __future__ import annotations
 

@@ -107,6 +107,6 @@ def _run_one(check: Check, bench: Bench) -> Result:
         state, seen = "failed", e.seen
     except NotSupported as e:
         state, seen = "skipped", (str(e),)
-    except Exception as e:  # what the broker did was not foreseen; the other checks go on
+    except Exception as e:  # what the broker did was not foreseen; the other checks continue
         state, seen = "failed", (f"the check came to no end: {type(e).__name__}: {e}",)
     return Result(check, state, seen, time.monotonic() - begun)

@@ -17,7 +17,7 @@ _MOST_EVENTS = 60
 
 def events(found: Triggers) -> Iterator[dict[str, str]]:
     """Attributes of events that tell the filters apart: each value that a filter speaks of, values that begin or end
-    with it, one that is cut, others, and none; mixed anew from the same seed. All of one choice come first."""
+    with it, one that is cut, others, and none; mixed again from the same seed. All of one choice come first."""
     choices: dict[str, list[str | None]] = {}
     for name, texts in found.values.items():
         near = [v for t in dict.fromkeys(texts) for v in (t, f"{t}x", f"x{t}", t[:-1]) if v]

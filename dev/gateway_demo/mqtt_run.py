@@ -87,8 +87,8 @@ class SensorDemo(Demo):
         return all(check.ok for check in checks)
 
     def _publish(self, events: list[FlightEvent], stack: ExitStack) -> tuple[GatewayStatus, Gateway]:
-        """Runs the server and the gateway until every trigger has processed every reading; the gateway goes on only if
-        it is to be left open."""
+        """Runs the server and the gateway until every trigger has processed every reading; the gateway keeps running
+        only if it is to be left open."""
         from gateway_dev import servers
 
         try:

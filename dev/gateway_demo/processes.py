@@ -144,11 +144,11 @@ class Subscriber:
         self._process.communicate(timeout=STOP_S)
         return self._received()
 
-    def mend(self) -> dict[str, tuple[int, int, str]]:
+    def fix(self) -> dict[str, tuple[int, int, str]]:
         """Makes it accept everything from now on; returns what it received before, as `finish` does."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
-        print("mend", file=self._process.stdin, flush=True)
+        print("fix", file=self._process.stdin, flush=True)
         self._process.stdout.readline()
         return self._received()
 

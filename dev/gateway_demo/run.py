@@ -51,12 +51,12 @@ class Demo:
             env = {**self._environment(subscriber), **variables}
             gateway = stack.enter_context(Gateway(self.config, self.data, self.out / "gateway.log", env))
             ledger, status = self._stream(gateway, events)
-            received = subscriber.mend() if self.keep else subscriber.finish()
+            received = subscriber.fix() if self.keep else subscriber.finish()
             if not self.keep:
                 stack.close()
             whole = self._account(ledger, status, received, began)
             if self.keep:
-                self._say("the subscriber is mended and accepts everything now: replay its dead letters in the console")
+                self._say("the subscriber is fixed and accepts everything now: replay its dead letters in the console")
                 self._leave_open(gateway)
         return whole
 

@@ -1,7 +1,7 @@
 """A subscriber that fails some of the time, in its own process: `python -m gateway_demo.subscriber LEDGER`.
 
 It prints its URL, runs until its standard input ends, and then writes what it received to the file LEDGER: JSON,
-event id -> [attempts, accepted, SHA-256 of the body]. A line on standard input mends it: it writes the file at once,
+event id -> [attempts, accepted, SHA-256 of the body]. A line on standard input fixes it: it writes the file at once,
 prints a line, and accepts everything from then on.
 """
 
@@ -40,10 +40,10 @@ def undeliverable(id: str) -> bool:
 class Book:
     def __init__(self) -> None:
         self.rows: dict[str, tuple[int, int, str]] = {}
-        self.mended = False
+        self.fixed = False
 
     def take(self, id: str, body: bytes) -> int:
-        if self.mended:
+        if self.fixed:
             return 202
         attempts, accepted, digest = self.rows.get(id, (0, 0, ""))
         status = verdict(id, attempts + 1)
@@ -89,11 +89,11 @@ async def serve(ledger: Path) -> None:
     server = await loop.create_server(lambda: _Connection(book), "127.0.0.1", 0, backlog=512)
     print(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/", flush=True)
     while await loop.run_in_executor(None, sys.stdin.readline):
-        book.mended = True
+        book.fixed = True
         ledger.write_text(json.dumps(book.rows))
-        print("mended", flush=True)
+        print("fixed", flush=True)
     server.close()
-    if not book.mended:
+    if not book.fixed:
         ledger.write_text(json.dumps(book.rows))
 
 

@@ -45,19 +45,17 @@ def check(
     ] = Path(),
     offline: Annotated[
         bool,
-        typer.Option(
-            "--offline", help="Download nothing: the environment sees the libraries of the one that runs this."
-        ),
+        typer.Option("--offline", help="Download nothing: the environment uses the libraries of the current one."),
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Check a plugin's package as its users will get it.
+    """Check a plugin's package in the form that its users will get.
 
     Builds the wheel, looks at what is in it, installs it into a new environment, and checks there: it loads, every
     option is described and has a valid default, its tests pass, the configs on its pages have no fault. Shows what its
     sources, sinks and channels promise.
 
-    Exit codes: 0 all is well (there may be warnings), 1 something is not, 2 there is no package, 3 the environment
+    Exit codes: 0 no problems (there may be warnings), 1 problems, 2 there is no package, 3 the environment
     could not be made.
     """
     from .check import check_package

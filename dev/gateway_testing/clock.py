@@ -34,7 +34,7 @@ class FakeClock:
         return self._now
 
     def set_by(self, seconds: float) -> None:
-        """Sets the time of day. Timers and `monotonic` go on as before."""
+        """Sets the time of day. Timers and `monotonic` are unchanged."""
         self._start += seconds
 
     def call_later(self, delay_s: float, call: Callable[..., Any], *args: Any) -> _Timer:

@@ -1,4 +1,4 @@
-"""A TCP connection that a test can cut: between a component and a server that goes on running."""
+"""A TCP connection that a test can cut: between a component and a server that keeps running."""
 
 from __future__ import annotations
 

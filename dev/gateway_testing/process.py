@@ -57,7 +57,8 @@ class GatewayProcess:
         return self._process.pid
 
     def start(self, timeout_s: float = 120.0) -> None:
-        """Starts the process and waits until its ingress is open. If it does not open in time, the process goes on."""
+        """Starts the process and waits until its ingress is open. If it does not open in time, the process keeps
+        running."""
         command = [*self.launcher, sys.executable, "-m", "gateway_core.cli", "run", str(self.config)]
         command += ["--data-dir", str(self.data_dir), *self._flags]
         with self.stderr.open("ab") as log:

@@ -56,13 +56,13 @@ def run(
     admin: Annotated[
         str | None, typer.Option(help='Address of the admin API, "socket" or "off". [TIDEGATE_ADMIN]')
     ] = None,
-    log_level: Annotated[LogLevel | None, typer.Option(help="What is logged. [TIDEGATE_LOG_LEVEL]")] = None,
-    log_format: Annotated[LogFormat | None, typer.Option(help="How it is logged. [TIDEGATE_LOG_FORMAT]")] = None,
+    log_level: Annotated[LogLevel | None, typer.Option(help="What to log. [TIDEGATE_LOG_LEVEL]")] = None,
+    log_format: Annotated[LogFormat | None, typer.Option(help="The format of the log. [TIDEGATE_LOG_FORMAT]")] = None,
     workers: Annotated[
         int | None, typer.Option(help="Processes that share the ingress addresses. [TIDEGATE_WORKERS]")
     ] = None,
     admin_hosts: Annotated[
-        str | None, typer.Option(help="More host names of the admin API, with commas between. [TIDEGATE_ADMIN_HOSTS]")
+        str | None, typer.Option(help="More host names of the admin API, separated by commas. [TIDEGATE_ADMIN_HOSTS]")
     ] = None,
     admin_tls: Annotated[Path | None, typer.Option(help="Certificate of the admin API. [TIDEGATE_ADMIN_TLS]")] = None,
     watchdog_s: Annotated[
@@ -93,7 +93,7 @@ def check(
     paths: Paths = None,
     connect: Annotated[bool, typer.Option("--connect", help="Also try the endpoints: hosts, ports, files.")] = False,
     secrets: Annotated[
-        bool, typer.Option("--secrets", help="Also list all secrets: where from, whether they are there, what for.")
+        bool, typer.Option("--secrets", help="Also list all secrets: origin, whether they are set, their uses.")
     ] = False,
     data_dir: DataDir = None,
     as_json: Json = False,
@@ -127,13 +127,13 @@ def orphans(
 ) -> None:
     """List and remove what earlier configs left behind: sessions, groups, queues, logs, cursors, dead letters.
 
-    The config does not have them any more, but events may wait there, and servers may go on collecting more.
+    The config no longer has them, but events may wait there, and servers may keep collecting more.
 
     --remove and --remove-all remove them at the server or in the data directory, with all that waits in them. A server
     is reached with the login of a component of this config. What somebody reads from is not removed, and what has
     events that wait only with your consent on a terminal, or with --drop: another gateway may have the same name.
 
-    Exit codes: 0 they are listed (also if there are none), or were removed; 1 something was not removed.
+    Exit codes: 0 listed (even if there are none) or removed; 1 something was not removed.
     """
     from .orphans import orphans as show
 

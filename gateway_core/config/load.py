@@ -42,7 +42,7 @@ def load_all(
 
 
 class Loading:
-    """One load: from merged nodes to the config. What it knows of `secrets` stands also if the config has faults."""
+    """One load: from merged nodes to the config. What it knows of `secrets` stands even if the config has faults."""
 
     def __init__(self, sources: Sources, registry: Components, env: Mapping[str, str]) -> None:
         self._sources = sources

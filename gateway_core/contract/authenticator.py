@@ -26,7 +26,7 @@ class Authenticator(Protocol):
     challenge: str
 
     async def start(self, tasks: TaskGroup) -> None:
-        """Gets ready. It does not fail if a remote side is down; requests are then refused until it is back."""
+        """Starts. It does not fail if a remote side is down; requests are then refused until it is up again."""
 
     async def stop(self) -> None:
         """Releases all resources."""

@@ -55,7 +55,7 @@ class TakingOver(Protocol):
     """A source that can take over the address of another one of its kind, so that no sender finds it closed."""
 
     async def take_over(self, old: Source, intake: Intake, tasks: TaskGroup) -> bool:
-        """Starts in place of `old`, and stops that. Returns False if it can't."""
+        """Starts in place of `old`, and stops `old`. Returns False if it can't."""
 
 
 @runtime_checkable
@@ -96,7 +96,7 @@ class Connecting(Protocol):
     def end(self) -> str: ...
 
     def connect(self, limit_s: float) -> None:
-        """Returns if the remote side answers and accepts us. Raises `OSError` with the reason."""
+        """Returns if the remote side answers and accepts the login. Raises `OSError` with the reason."""
 
 
 @runtime_checkable

@@ -1,4 +1,4 @@
-"""Errors that a component raises: as text in one line, counted, and logged at a bounded rate.
+"""Errors that a component raises: as one line of text, counted, and logged at a limited rate.
 
 Nothing else of the gateway stops because a component raised. The log names the component by its path in the config.
 """

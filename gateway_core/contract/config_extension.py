@@ -31,7 +31,7 @@ class ConfigSection:
     `summary`  what the section is for, for the editor schema and the reference page.
     `entry`    the type of an entry: a config model, or a reference to a component (`SinkRef`); or a function that
                imports and returns it. A model with the method `warnings` can also warn of unwise entries (`Config`).
-    `file_suffix`  how the plugin's own files end before `.yaml` or `.yml` (".scenario"). They may lie beside a config
+    `file_suffix`  how the plugin's own files end before `.yaml` or `.yml` (".scenario"). They may lie next to a config
                and are never read as part of it. "" if the plugin has no such files.
     """
 
@@ -113,7 +113,7 @@ class DocumentKind:
     `matches`       whether a document is of this kind. If two kinds match, loading fails with both plugins' names.
     `read`          what the documents mean: (all documents of this kind, the config's sections as they are written,
                     the environment) -> `DocumentContent`. It is called once for each load, when all files are read,
-                    also if there is no document of this kind.
+                    even if there is no document of this kind.
     `fallback`      True if the kind also takes documents that it does not know: it gets those that no other matches.
     `triggers`      the triggers in a document of a request to the admin API: (document, environment) ->
                     `TriggerDocuments`. None if the kind describes no triggers.

@@ -59,7 +59,7 @@ def written(root: Node, place: Place) -> str:
     path = place
     for i, (node, _) in enumerate(_steps(root, place), 1):
         if node.written is not None:
-            # what stands for a single value (a URL for a component) has no keys of its own
+            # a single value in place of a component (its URL) has no keys of its own
             path = (node.written, *(place[i:] if isinstance(node.value, dict | list) else ()))
     return dotted(path)
 

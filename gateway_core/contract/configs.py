@@ -68,7 +68,7 @@ class Reader(Protocol):
 
 
 def installed() -> Registry:
-    """What everything that is installed offers: every entry point of the group `tidegate`.
+    """Everything that the installed plugins offer: every entry point of the group `tidegate`.
 
     Raises `StartError` naming the plugin if one can't be imported, misspells a hook or offers a name twice.
     """
@@ -96,7 +96,7 @@ def load_all(
 
 
 def read_by(reader: Callable[[], Reader]) -> None:
-    """The core says what reads configs. It is imported when the first one is read."""
+    """Sets the reader of configs (called by the core). It is imported when the first config is read."""
     global _reader
     _reader = reader
 

@@ -15,24 +15,24 @@ _HELD = (errno.EWOULDBLOCK, errno.EACCES)
 
 
 def data_folder_faults(path: Path) -> list[Fault]:
-    """Why no gateway can have its data directory there, whoever starts it."""
+    """Why this folder can't be the data directory of any gateway."""
     why = folder_fault(path.absolute())
     if not why and (path / LOCK).is_dir():
         why = f"{LOCK} in it is a folder"
-    return [Fault(f"can't write in the data directory {path}: {why}; name another by --data-dir")] if why else []
+    return [Fault(f"can't write in the data directory {path}: {why}; choose another with --data-dir")] if why else []
 
 
 class DataFolder:
-    """The folder, as the gateway that runs with it sees it. Raises `StartError` if its name is not UTF-8."""
+    """The data directory of this gateway. Raises `StartError` if its name is not UTF-8."""
 
     def __init__(self, path: Path) -> None:
         if os.fsencode(path).decode(errors="replace") != str(path):  # SQLite takes nothing else
-            raise StartError(f"the name of the data directory is not UTF-8: {path}; name another by --data-dir")
+            raise StartError(f"the name of the data directory is not UTF-8: {path}; choose another with --data-dir")
         self.path = path
         self._lock: int | None = None
 
     def claim(self) -> None:
-        """Creates the folder, and locks it until `leave` or the end of the process. Raises `StartError`."""
+        """Creates and locks the folder, until `leave` or the end of the process. Raises `StartError`."""
         try:
             private_folder(self.path)
             self._lock = os.open(self.path / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -46,13 +46,13 @@ class DataFolder:
                 os.close(self._lock)
                 self._lock = None  # the folder belongs to the other gateway
                 raise StartError(
-                    f"another gateway runs with the data directory {self.path}: stop it, or name another directory by "
-                    "--data-dir or TIDEGATE_DATA_DIR"
+                    f"another gateway runs with the data directory {self.path}: stop it, or choose another directory "
+                    "with --data-dir or TIDEGATE_DATA_DIR"
                 ) from e
             # a file system without locks: two gateways can't be detected there
 
     def leave(self) -> None:
-        """Undoes `claim`."""
+        """Unlocks the folder."""
         if self._lock is not None:
             os.close(self._lock)
             self._lock = None

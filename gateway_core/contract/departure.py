@@ -16,7 +16,7 @@ Left = Callable[[], bool]
 
 
 def left_of(done: Accepted) -> Left | None:
-    """How to know that the sender behind `done` has left; None if nobody can tell."""
+    """A function that tells whether the sender behind `done` has left; None if nobody can tell."""
     found: Left | None = getattr(getattr(done, "__self__", None), "left", None) or getattr(done, "left", None)
     return found
 

@@ -53,7 +53,7 @@ class DurableName:
 
     @property
     def key(self) -> Key:
-        """What tells it from all others."""
+        """The key that identifies it."""
         return self.transport, self.what, self.where, self.name
 
     def __str__(self) -> str:
@@ -83,7 +83,7 @@ class DurableNames:
 
     `transport`  their word.
     `names`      those of a config: (config, what the data directory remembers) -> names. It decides alike in every
-                 worker, and once more when what it decided is remembered. Components at fault have no options.
+                 worker, and again when what it decided is remembered. Components at fault have no options.
     `remove`     removes one where it is: (name, config, data directory). The config is the one to take logins from.
                  Removing what is not there is no error. Raises `OSError` with the reason. None: `remedy` says what to
                  do instead.

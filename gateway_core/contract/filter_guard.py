@@ -38,8 +38,8 @@ class FilterGuard:
     def _guarded(self, matches: Callable[[Event], bool]) -> Callable[[Event], bool]:
         def guarded(event: Event) -> bool:
             try:
-                judged = event if event.attributes.get("specversion") == "1.0" else normal_form(event)
-                return True if matches(judged) else False  # noqa: SIM210 - `bool` is a call, on every event
+                normal = event if event.attributes.get("specversion") == "1.0" else normal_form(event)
+                return True if matches(normal) else False  # noqa: SIM210 - `bool` is a call, on every event
             except KeyboardInterrupt:
                 raise
             except BaseException as e:  # also `SystemExit`, and the panics of libraries in Rust

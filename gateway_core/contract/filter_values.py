@@ -1,4 +1,4 @@
-"""Finds values of filters that mean something else than their authors think."""
+"""Finds filter values that probably don't mean what their authors think."""
 
 from __future__ import annotations
 

@@ -77,10 +77,10 @@ def gateway_authenticators() -> list[Component]:  # type: ignore[empty-body]
 
 @hookspec
 def gateway_admissions() -> list[Callable[[GatewayConfig, SourceRef, BuildContext], Admission | None]]:  # type: ignore[empty-body]
-    """What events must fulfil before a broker or bridge takes them. At the start and at each reload, each function
-    takes the config, a source in it and the source's context, and returns the check of its events, or None. A check
-    lets the events in, refuses them, or says that the gateway has them already, which its sender hears as a success
-    (`gateway_core.contract.admission.Verdict`)."""
+    """Conditions that events must meet before a broker or bridge accepts them. At the start and at each reload, each
+    function takes the config, a source in it and the source's context, and returns the check of its events, or None. A
+    check lets the events in, refuses them, or says that the gateway has them already, which their sender hears as a
+    success (`gateway_core.contract.admission.Verdict`)."""
 
 
 @hookspec

@@ -82,7 +82,7 @@ class Sink(Protocol):
     address: str
 
     async def start(self, tasks: TaskGroup) -> None:
-        """Gets ready to send. It does not fail if the remote side is down."""
+        """Starts. It does not fail if the remote side is down."""
 
     async def stop(self) -> None:
         """Stops sending and releases all resources."""
@@ -157,7 +157,7 @@ class Feed(Protocol):
         """The event at this position is settled. Any order; durable soon after (at least once)."""
 
     def resume(self) -> None:
-        """There is room again, after `Receiver.offer` returned False."""
+        """The receiver has room again, after `Receiver.offer` returned False."""
 
     def lag(self) -> int | None:
         """Events in the channel that the subscription has not settled (events that its filter drops may count). None

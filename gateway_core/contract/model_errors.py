@@ -52,7 +52,8 @@ class Finding:
 def explain(
     error: ValidationError, data: Any, model: Any, is_secret: Callable[[Place], bool] = lambda _: False
 ) -> Iterator[Finding]:
-    """The findings of a failed validation of `data` against `model`; `is_secret` tells of paths that aren't shown."""
+    """The findings of a failed validation of `data` against `model`; `is_secret` says whether the value at a path is
+    hidden."""
     findings = [_finding(details, data, model) for details in error.errors(include_url=False)]
     paths = {f.path for f in findings}
     # of a union's arms, the one that got deeper into the value is the one that was meant

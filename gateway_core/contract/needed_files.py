@@ -26,7 +26,7 @@ class NeedsFiles(Protocol):
     """Options that know what must be in the files which they name."""
 
     def file_faults(self) -> Iterator[FileFault]:
-        """What is wrong with them now."""
+        """The present faults of these files."""
 
 
 def unreadable(file: Path) -> str | None:

@@ -37,7 +37,7 @@ def remember(secret: str) -> None:
 
 
 def redacted(value: Any) -> Any:
-    """A text from elsewhere (an error, say) with `****` for each secret of the config; also in mappings and lists."""
+    """Text from elsewhere (an error, say) with `****` for each secret of the config; also in mappings and lists."""
     if isinstance(value, dict):
         return {redacted(name): redacted(inner) for name, inner in value.items()}
     if isinstance(value, list):

@@ -96,5 +96,5 @@ def unwritable(error: BaseException) -> Outcome:
     return Outcome(False, stage=Stage.ENCODE, reason=f"encode: {detail}")
 
 
-UNWANTED = Outcome(False, stage=Stage.FILTER, reason="the trigger's filter does not match it any more")
+UNWANTED = Outcome(False, stage=Stage.FILTER, reason="the trigger's filter no longer matches it")
 """Of an event that waited for a trigger whose filter does not match it any more."""

@@ -28,7 +28,7 @@ class Owner(str):
         return format(str(self), spec)
 
     def moved(self, path: str) -> None:
-        """From now on it is called this."""
+        """Changes the path that texts show."""
         self._path = path
 
 

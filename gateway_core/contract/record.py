@@ -25,7 +25,7 @@ class Record(msgspec.Struct, frozen=True):
     """The base of records. A field without a default names the record."""
 
     def merged(self, other: Self) -> Self:
-        """Both as one."""
+        """Both values combined."""
         values = {f.name: f.rule.join(getattr(self, f.name), getattr(other, f.name)) for f in fields(type(self))}
         return type(self)(**values)
 
@@ -41,7 +41,7 @@ class Record(msgspec.Struct, frozen=True):
         return type(self)(**kept)
 
     def document(self) -> dict[str, Any]:
-        """It as JSON values."""
+        """The record as JSON values."""
         found: dict[str, Any] = {}
         for field in fields(type(self)):
             value = getattr(self, field.name)

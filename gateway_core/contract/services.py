@@ -108,12 +108,12 @@ class Changes(Protocol):
         """Makes the other workers reload, if this is the first one."""
 
     def watch(self, observers_of: ObserversOf) -> None:
-        """Lets further observers see what happens to events from now on, those that `observers_of` returns for each
+        """Adds observers of events from now on, those that `observers_of` returns for each
         entry. It is asked now and after each change of the config; call it again when its answers change. They are on
         the hot path: they must be quick, and not raise."""
 
     def unwatch(self, observers_of: ObserversOf) -> None:
-        """Ends that."""
+        """Removes these observers."""
 
 
 class Statuses(Protocol):
@@ -160,7 +160,7 @@ class GatewayView(Changes, Statuses, Protocol):
     def peers(self) -> Peers: ...
     @property
     def topology(self) -> Topology:
-        """The parts that run. A change of the config replaces all of it at once, after the change."""
+        """The running parts. A change of the config replaces the whole topology at once, when it is complete."""
 
     @property
     def services(self) -> Mapping[str, RunningService]:
@@ -214,7 +214,7 @@ class RunningService:
         """Starts before any component does. Raises `StartError`. What it starts lives in `tasks`."""
 
     async def stop(self) -> None:
-        """Stops after all components have stopped."""
+        """Stops, after all components have stopped."""
 
     def addresses(self) -> Mapping[str, str]:
         """Where the service can be reached, by kind ("admin"). Commands find them in the data directory."""

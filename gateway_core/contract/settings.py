@@ -28,7 +28,7 @@ class Settings(BaseSettings):
     `https://NAME` if a proxy serves it with TLS. Other names in `Host` are refused (403): DNS rebinding."""
     admin_tls: Path | None = None
     """Serves the admin API's address with TLS: a folder with `tls.crt` and `tls.key`, as Kubernetes mounts them, or a
-    PEM file with the certificate chain and its key. Renewed certificates are noticed."""
+    PEM file with the certificate chain and its key. Renewed certificates take effect automatically."""
     metrics: bool = True
     """Measure durations, and serve metrics in Prometheus's text format at `/metrics` of the admin API."""
     log_level: Literal["debug", "info", "warning", "error"] = "info"

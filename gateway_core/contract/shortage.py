@@ -29,7 +29,7 @@ def is_shortage(error: BaseException) -> bool:
 
 
 def may_pass(error: BaseException) -> bool:
-    """Whether another try may go well: a shortage, or a `SystemError`, which C code raises where it has no memory."""
+    """Whether another try may succeed: a shortage, or a `SystemError`, which C code raises where it has no memory."""
     return any(isinstance(e, SystemError) or _is_short(e) for e in causes(error))
 
 
@@ -58,7 +58,7 @@ def causes(error: BaseException) -> Iterator[BaseException]:
 
 
 def no_descriptor_left() -> bool:
-    """Whether no file descriptor can be had at this moment."""
+    """Whether no file descriptor is available at this moment."""
     try:
         os.close(os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC))
     except OSError as e:
@@ -67,7 +67,7 @@ def no_descriptor_left() -> bool:
 
 
 def on_exhausted(relief: Callable[[OSError], None]) -> None:
-    """Registers what frees file descriptors (or logs) when a sink could not connect for want of them."""
+    """Registers what frees file descriptors (or logs) when a sink could not connect for lack of them."""
     _relief.append(relief)
 
 

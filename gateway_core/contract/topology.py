@@ -72,7 +72,7 @@ class FailuresView(Protocol):
 
     @property
     def complete(self) -> bool:
-        """Whether none of the events that were given up since the start is forgotten."""
+        """Whether every event that was given up since the start is still remembered."""
 
     def of(self, id: str, source: str | None) -> Iterator[FailedAttempt]:
         """The newest failures of an event, oldest first."""
@@ -133,7 +133,7 @@ class DeliveryView(Protocol):
         """The event at this position, or if that is 0, the one with this id (and source)."""
 
     def replay(self, event: Event, given_up: GivenUp, done: Replayed) -> bool:
-        """Delivers an event that was given up before to this subscriber alone, in order with what the channel offers.
+        """Delivers an event that was given up before, to this subscriber only, in order with what the channel offers.
         It gets few attempts, and what fails again is no new dead letter: `done` says why. False if there is no room,
         or no attempt may start."""
 
@@ -157,7 +157,7 @@ class BrokerView(Protocol):
     @property
     def dead_letter(self) -> Sink: ...
     def publish(self, events: Sequence[Event], done: Accepted) -> None:
-        """Stores events that come from no source; see `Intake.accept`. No admission is asked."""
+        """Stores events that come from no source; see `Intake.accept`. Admissions are not checked."""
 
 
 class TriggerView(Protocol):

@@ -47,7 +47,7 @@ class SendContext:
 
 
 class Tracer(Protocol):
-    """Records an event's path as spans, and continues its trace. Calls must be quick and not raise."""
+    """Records an event's path as spans, and continues its trace. Calls must be fast and must not raise."""
 
     def received(self, origin: Origin, events: Sequence[Event]) -> Callable[[BaseException | None], None]:
         """Events arrived together. `event.trace` has the context that came with each by its transport, or None; sets it

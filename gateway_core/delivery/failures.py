@@ -80,7 +80,7 @@ class Failures:
 
     @property
     def complete(self) -> bool:
-        """Whether none of the events that were given up since the start is forgotten."""
+        """Whether every event that was given up since the start is still remembered."""
         return len(self._given_up) < MOST
 
     def all_given_up(self) -> Iterator[tuple[str | None, str | None, int, GivenUp]]:

@@ -51,7 +51,7 @@ MOST_REPLAYED = 3
 NO_FEED = _NoFeed()
 RETRIES = 10
 """With retries by time only: after so many, a bridge without a dead letter says that it waits, and a filter without
-memory is not asked again."""
+memory is not tried again."""
 _LEFT = Outcome(False, retry=True, reason="its sender did not wait for the answer")
 _NOTHING: Any = None
 _ENDED = Outcome(False, retry=True, reason="the replay was ended")
@@ -177,7 +177,7 @@ class Subscription:
                 self.held += 1
                 self._budget.used += delivery.size
                 self._enter(delivery)
-        finally:  # also if there is no memory for one of them
+        finally:  # even if there is no memory for one of them
             self._pump()
         return refused
 
@@ -204,7 +204,7 @@ class Subscription:
             self._without_attempt(delivery, outcome)
 
     def replay(self, event: Event, given_up: GivenUp, done: Replayed) -> bool:
-        """Delivers an event that was given up before to this subscriber alone, in order with what the channel offers.
+        """Delivers an event that was given up before, to this subscriber only, in order with what the channel offers.
         It gets few attempts, and what fails again is no new dead letter: `done` says why. False if there is no room,
         or no attempt may start."""
         if self.paused or self.blocked or not self.room():
@@ -254,7 +254,7 @@ class Subscription:
         delivery.outcome = outcome
         delivery.first_ns = delivery.first_ns or self.clock.now_ns()
         self.failures.last = one_line(outcome.reason)
-        # a filter without memory is asked again, unless later events may not overtake this one
+        # retry a filter that ran out of memory, unless later events may not overtake this one
         again = outcome.retry and self.order_key_of is None and delivery.attempts < self._retries
         if not again and not self._endless:
             self._give_up_soon(delivery)
@@ -540,7 +540,7 @@ class Subscription:
         return dict(self.dead_letters.written_by_stage) if self.dead_letters is not None else {}
 
     def retried_until_ns(self, delivery: Delivery) -> int | None:
-        """When an event that has failed is given up at the earliest (Unix time); None if its time has no limit."""
+        """The earliest time at which a failed event is given up (Unix time); None if its time has no limit."""
         limit_s = self._queue.limit_s
         if delivery.failed_s == UNTIMED or limit_s == float("inf") or delivery in self._replays:
             return None

@@ -1,4 +1,4 @@
-"""What stands between sources and brokers or bridges, and the counts that both of these keep."""
+"""The intake between sources and brokers or bridges, with its counters."""
 
 from __future__ import annotations
 

@@ -197,7 +197,7 @@ class Gateway:
             raise StartError("the gateway is starting or stopping: its config can't be changed now")
 
     async def _replace(self, step: Replacement) -> None:
-        """What the new config does not have is not seen any more from the beginning, everything else changes at the
+        """What the new config does not have is no longer seen from the beginning, everything else changes at the
         end."""
         self._replacement = step
         self._built = step.kept()

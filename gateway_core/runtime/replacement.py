@@ -331,7 +331,7 @@ class Replacement:
     async def _hand_over(self, name: str) -> None:
         """Lets the new sources of a changed broker take over addresses. This comes before anything waits for
         deliveries: an ingress may change because strangers must not come in any longer. `_alter` tries those that fail
-        once more."""
+        again."""
         broker = self._draft.brokers[name]
         for bound_source in self._fresh.bound_sources[name]:
             before = [b for b in broker.bound_sources if b not in self._fresh.bound_sources[name]]

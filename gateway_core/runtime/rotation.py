@@ -46,7 +46,7 @@ def _has_models(value: Any) -> bool:
 
 
 def warn_of_kept(old: GatewayConfig, new: GatewayConfig) -> None:
-    """Says which parts go on with the secrets that they started with."""
+    """Says which parts keep the secrets that they started with."""
     for place in _kept(old, new):
         log.warning("%s: keeps the secrets it started with until the gateway restarts", place)
 

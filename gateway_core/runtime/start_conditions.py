@@ -2,9 +2,9 @@
 
 `tidegate check` and `tidegate run` ask for the same: a config without faults (`load_all`), settings without faults, and
 components that can be built. A component looks when it is built, unless that is `offline`, at all that its start needs
-and that can be seen without connecting or writing: files that it reads, and what stands where it writes. What the
+and that can be seen without connecting or writing: files that it reads, and the places where it writes. What the
 machine and other servers add to that (a port that is taken, a disk that is full, permissions of the user who runs it, a
-server that is away) shows at the start only, as a `StartError`.
+server that is down) shows at the start only, as a `StartError`.
 """
 
 from __future__ import annotations

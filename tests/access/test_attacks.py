@@ -368,7 +368,7 @@ async def test_nobody_can_claim_to_be_another(lab: Lab) -> None:
 
 @pytest.mark.slow
 @pytest.mark.spec("OI-01")
-async def test_of_several_issuers_any_suffices(lab: Lab) -> None:
+async def test_of_several_issuers_any_may_accept(lab: Lab) -> None:
     other = own_issuer()
     try:
         both = ", ".join(

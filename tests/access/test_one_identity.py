@@ -1,4 +1,4 @@
-"""What is judged is what a subscriber reads: no spelling of a name, in no version of CloudEvents, shows another
+"""What is checked is what a subscriber reads: no spelling of a name, in no version of CloudEvents, shows another
 sender or another type than those that policies, filters and marks have seen."""
 
 from __future__ import annotations
@@ -107,14 +107,14 @@ def told(message: Message) -> Iterator[tuple[str, Any]]:
 
 
 def disagreement(message: Message, binding: Binding, marked: Callable[[Event, Identity], None] = mark) -> str:
-    """How a subscriber's reading differs from what was judged, "" if it does not or the event is refused."""
+    """How a subscriber's reading differs from what was checked, "" if it does not or the event is refused."""
     try:
         [event] = codec(binding=binding).decode(message)
     except Refused:
         return ""
     event.identity = WHO
     marked(event, WHO)
-    judged = normal_form(event).attributes
+    checked = normal_form(event).attributes
     for mode in ("binary", "structured"):
         for out in (HTTP, KAFKA):
             try:
@@ -122,13 +122,13 @@ def disagreement(message: Message, binding: Binding, marked: Callable[[Event, Id
             except Refused:
                 continue
             for name, value in told(written):
-                if name in ("type", "authid", "tenant") and str(value) != str(judged.get(name)):
-                    return f"{mode} {out.name}: {name} is {value!r}, and was judged as {judged.get(name)!r}"
+                if name in ("type", "authid", "tenant") and str(value) != str(checked.get(name)):
+                    return f"{mode} {out.name}: {name} is {value!r}, and was checked as {checked.get(name)!r}"
             again = normal_form(codec(binding=out).decode(written)[0]).attributes
             for name in ("type", "authid", "id", "tenant"):
-                if again.get(name) != judged.get(name):
+                if again.get(name) != checked.get(name):
                     return f"{mode} {out.name}: {name} is read as {again.get(name)!r}"
-    return "" if judged["authid"] == WHO.subject else f"authid is {judged['authid']!r}"
+    return "" if checked["authid"] == WHO.subject else f"authid is {checked['authid']!r}"
 
 
 NAMES = [
@@ -162,7 +162,7 @@ FORMS = ["structured", "ce-", "ce_"]
 @example("released", "structured", {"tenant": "a"}, {"tenant": "b"}, False)
 @example("released", "ce_", {"tenant": "\x07"}, {"tenant": "b"}, False)
 @given(st.sampled_from(sorted(VERSIONS)), st.sampled_from(FORMS), MORE, MORE, st.booleans())
-def test_no_accepted_event_shows_another_sender_or_type_than_the_one_judged(
+def test_no_accepted_event_shows_another_sender_or_type_than_the_one_checked(
     version: str, form: str, beside: dict[str, str], inside: dict[str, str], first: bool
 ) -> None:
     base = VERSIONS[version]
@@ -273,7 +273,7 @@ def test_a_mark_takes_the_place_of_every_spelling(who: Identity) -> None:
 
 @pytest.mark.anyio
 @pytest.mark.spec("SAFE-100", "PO-01")
-async def test_a_policy_judges_the_type_of_every_version(tmp_path: Path) -> None:
+async def test_a_policy_checks_the_type_of_every_version(tmp_path: Path) -> None:
     policies = "{p: {brokers: [default], from: [ann], filters: [{prefix: {type: order.}}]}, "
     policies += "q: {brokers: [default], from: [bob], filters: [{not: {exact: {type: admin.shutdown}}}]}}"
     order = {**RELEASED, "eventType": "order.placed"}

@@ -75,7 +75,7 @@ async def test_an_entry_allows_by_subject_and_event(where: str, tmp_path: Path) 
 
 @pytest.mark.slow
 @pytest.mark.spec("PO-01")
-async def test_one_entry_that_allows_suffices(tmp_path: Path) -> None:
+async def test_one_entry_that_allows_is_enough(tmp_path: Path) -> None:
     policies = (
         "{a: {brokers: [default], from: [ann], filters: [{exact: {type: a}}]}, "
         "b: {brokers: all, from: [ann], filters: [{exact: {type: b}}]}, "  # Knative's code stops at the first subject

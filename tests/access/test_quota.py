@@ -181,7 +181,7 @@ def test_a_flood_of_names_leaves_overrides_as_they_are(name: str) -> None:
 
 @pytest.mark.spec("LI-04")
 def test_a_flood_of_names_lifts_no_limit() -> None:
-    """Also if only overrides have limits."""
+    """Even if only overrides have limits."""
     ingress = Ingress(overrides=[{"from": ["key *"], "requests_per_s": 3}], identities=4)
     assert ingress.passes(50, who=Identity("user anna", "basic")) == 50
     for number in range(20):

@@ -1,4 +1,5 @@
-"""Files of credentials that are removed while a gateway runs: what they let in stays out, and all else goes on."""
+"""Files of credentials that are removed while a gateway runs: what they let in stays out, and everything else keeps
+working."""
 
 from __future__ import annotations
 

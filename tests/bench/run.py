@@ -19,7 +19,7 @@ from typing import Any
 
 import httpx
 import kafka
-import spark_roads
+import spark_paths
 from gateway_log.routing import Router
 from gateway_testing import GatewayProcess
 from measure import HERE, bare_server, cpu_s, measured
@@ -41,7 +41,7 @@ TARGETS = {
     "routing, 10,000 triggers": "<= 2x that of 10",
     READ: ">= 160k rows/s",
     **kafka.TARGETS,
-    **spark_roads.TARGETS,
+    **spark_paths.TARGETS,
 }
 
 
@@ -150,8 +150,8 @@ def main() -> None:
                     runs[name].append(case())
             if a.spark_rows and a.only in READ:
                 runs[READ] = [script("spark_table.py", a.spark_rows, folder / "spark")]
-            if a.spark_rows and any(a.only in name for name in spark_roads.TARGETS):
-                runs |= script("spark_roads.py", a.spark_rows, a.rounds, folder / "roads")
+            if a.spark_rows and any(a.only in name for name in spark_paths.TARGETS):
+                runs |= script("spark_paths.py", a.spark_rows, a.rounds, folder / "paths")
         finally:
             to_log.close()
             to_http.close()

@@ -52,7 +52,7 @@ def test_rates_are_the_difference_of_two_looks() -> None:
             entry("t", broker="b", delivered=500, retried=5, lag=7, in_flight=2),
             entry("new", broker="b", delivered=8),
         ],
-        bridges=[entry("x", delivered=2)],  # it began anew
+        bridges=[entry("x", delivered=2)],  # it started again
     )
     rates = between(before, after, 2.0)
     assert rates["brokers"][0]["accepted_per_s"] == 1000

@@ -148,4 +148,4 @@ def test_a_second_gateway_of_one_data_directory_leaves_the_first_alone(start: St
 def test_a_data_directory_whose_name_is_not_utf_8_is_refused(start: Start, workers: str) -> None:
     refused = start("d\udcff", "--admin", "127.0.0.1:0", "--workers", workers, wait=False)
     err = refused.communicate(timeout=30)[1]
-    assert (refused.returncode, "data directory is not UTF-8" in err, r"d\udcff; name" in err) == (3, True, True)
+    assert (refused.returncode, "data directory is not UTF-8" in err, r"d\udcff; choose" in err) == (3, True, True)

@@ -205,7 +205,7 @@ def test_an_unknown_version_is_named(codec: Codec) -> None:
 @pytest.mark.parametrize("name", ["ce-id", "ce-ext", "content-type"])
 def test_a_header_that_is_there_twice_is_refused(codec: Codec, name: str) -> None:
     twice = (name.encode(), b"text/plain")
-    with pytest.raises(Refused, match=f"header {name} is there more than once"):
+    with pytest.raises(Refused, match=f"header {name} appears more than once"):
         codec.decode(message(b"", twice, twice))
 
 

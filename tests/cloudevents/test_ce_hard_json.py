@@ -36,7 +36,7 @@ DATA = {
     "the other half": b'["\\uDE00"]',
     "halves in the wrong order": b'"\\ude00\\ud83d"',
     "half a pair, a whole one, an escaped backslash": b'"\\uD83D\\ud83d\\ude00\\\\ud800"',
-    "half a pair and what stands in for it": b'"\\ud8ab\\ue8ab\\u08ab\\u28ab\\u48ab\\u68ab"',
+    "half a pair and its replacement": b'"\\ud8ab\\ue8ab\\u08ab\\u28ab\\u48ab\\u68ab"',
     "1,500 arrays": b"[" * 1500 + b"]" * 1500,
     "9,000 objects": b'{"a":' * 9000 + b"1" + b"}" * 9000,
     "half a pair in 1,500 arrays": b"[" * 1500 + b'"\\ud800"' + b"]" * 1500,

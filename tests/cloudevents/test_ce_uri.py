@@ -128,7 +128,7 @@ def test_a_source_that_is_none_is_refused_by_name(codec: Codec, version: str, so
 @examples(300)
 @given(st.text("a1:/?#[]@%2.-+ é", max_size=12))
 @example("%?1")
-def test_any_text_is_judged_by_the_parts_that_it_has(text: str) -> None:
+def test_any_text_is_checked_by_the_parts_that_it_has(text: str) -> None:
     """The five parts by the pattern of RFC 3986 appendix B, and what the grammar lets each have."""
     parts = re.fullmatch(r"(([^:/?#]+):)?(//([^/?#]*))?([^?#]*)(\?([^#]*))?(#(.*))?", text)
     assert parts is not None
@@ -157,7 +157,7 @@ LONG = {
 
 @pytest.mark.spec("SAFE-21")
 @pytest.mark.parametrize("text", LONG.values(), ids=LONG.keys())
-def test_long_values_are_judged_in_linear_time(text: str) -> None:
+def test_long_values_are_checked_in_linear_time(text: str) -> None:
     begin = time.process_time()
     assert values.check_uri_reference(text)
     assert time.process_time() - begin < 5, "in quadratic time it takes minutes"

@@ -1,6 +1,6 @@
 """Every folder in `faults` is a config with something wrong, and the report that it must give.
 
-`UPDATE_EXPECTED=1 pytest tests/config/test_config_faults.py` writes the reports anew: read the difference afterwards.
+`UPDATE_EXPECTED=1 pytest tests/config/test_config_faults.py` rewrites the reports: read the difference afterwards.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def test_the_json_report_names_file_line_and_path() -> None:
 def test_colors_change_nothing_but_the_look() -> None:
     import re
 
-    fault = Fault("wrong", "a.b", "a.yaml", 3, "mend it")
+    fault = Fault("wrong", "a.b", "a.yaml", 3, "fix it")
     plain, coloured = render([fault], warnings=[fault]), render([fault], color=True, warnings=[fault])
     assert coloured != plain
     assert re.sub(r"\x1b\[\d+m", "", coloured) == plain

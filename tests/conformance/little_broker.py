@@ -189,7 +189,7 @@ class LittleBroker:
             data = None
         if "cuts data" in self.faults and data is not None:
             data = data[:32_768]
-        if "writes JSON anew" in self.faults and "json" in str(attributes.get("datacontenttype")) and data:
+        if "rewrites JSON" in self.faults and "json" in str(attributes.get("datacontenttype")) and data:
             data = json.dumps(json.loads(data)).encode()
         return Event(attributes, data, event.json_data)
 

@@ -61,7 +61,7 @@ class Queue(SourceRemote):
 
     def connect(self, deliver: Callable[[Message, int], None]) -> Link:
         if self._away:
-            raise ConnectionRefusedError("the queue is away")
+            raise ConnectionRefusedError("the queue is down")
         link = Link(self, deliver)
         self._links.append(link)
         return link

@@ -76,7 +76,7 @@ DELIVERY_FAULTS = {
     "upgrades replies": {"reply_keeps_version"},
     "loses data": {"identical_1_0", "identical_0_3", "large_arrives", "chunked", "reply_as_produced"},
     "cuts data": {"large_arrives"},
-    "writes JSON anew": {"identical_1_0"},
+    "rewrites JSON": {"identical_1_0"},
     "loses extensions": {
         *("identical_1_0", "header_values_read", "header_values_written", "trace_kept", "reply_keeps_trace"),
         "reply_as_produced",
@@ -103,7 +103,7 @@ GROUPS = [
     ("upgrades", "drops replies", "never retries", "gives up without answer", "ce-datacontenttype", "no unquote"),
     ("no percent decode", "times in UTC", "new trace", "takes 201 for a reply", "HTML is a malformed reply"),
     ("encodes twice", "loses chunks", "routes replies of failures", "no prefer on replies", "never retries 600"),
-    ("no percent encode", "writes JSON anew", "structured replies are text", "asks again after a reply", "cuts data"),
+    ("no percent encode", "rewrites JSON", "structured replies are text", "asks again after a reply", "cuts data"),
     ("loses extensions", "loses data", "gives up after two", "never retries 409", "retries 410", "retries 204"),
 ]
 

@@ -23,7 +23,7 @@ pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("real_time")]
 
 
 class Shelf:
-    """Keeps events, unless it is away."""
+    """Keeps events, unless it is down."""
 
     def __init__(self) -> None:
         self.kept: list[Event] = []
@@ -57,11 +57,11 @@ class ShelfSink:
         self.dead = False
 
     async def start(self, tasks: TaskGroup) -> None:
-        if self.fault == "needs the far side to start" and self.shelf.away:
-            raise ConnectionRefusedError("the shelf is away")
+        if self.fault == "needs the remote side to start" and self.shelf.away:
+            raise ConnectionRefusedError("the shelf is down")
 
     async def stop(self) -> None:
-        while self.fault == "waits for the far side at its end" and self.shelf.away:  # noqa: ASYNC110
+        while self.fault == "waits for the remote side at its end" and self.shelf.away:  # noqa: ASYNC110
             await anyio.sleep(0.01)
 
     def send(self, event: Event, timeout_s: float, done: Callable[[Outcome], None]) -> None:
@@ -80,7 +80,7 @@ class ShelfSink:
         elif shelf.away and fault == "claims what is not there":
             done(DELIVERED)
         elif shelf.away or self.dead or (fault == "never reconnects" and shelf.outages):
-            done(Outcome(False, retry=fault != "gives up in an outage", reason="the shelf is away"))
+            done(Outcome(False, retry=fault != "gives up in an outage", reason="the shelf is down"))
         else:
             shelf.kept.append(event)
             done(DELIVERED)
@@ -103,16 +103,16 @@ class TestShelfSink(ReconnectingSinkSuite):
 
 
 SINK_FAULTS = {
-    "says nothing in an outage": ["it_delivers_again_when_the_far_side_is_back"],
+    "says nothing in an outage": ["it_delivers_again_when_the_remote_side_is_back"],
     "answers twice in an outage": ["an_outage_leaves_no_attempt_without_an_answer"],
-    "claims what is not there": ["a_stop_ends_while_the_far_side_is_away"],
-    "gives up in an outage": ["it_delivers_again_when_the_far_side_is_back"],
+    "claims what is not there": ["a_stop_ends_while_the_remote_side_is_away"],
+    "gives up in an outage": ["it_delivers_again_when_the_remote_side_is_back"],
     "never reconnects": [
-        "it_delivers_again_when_the_far_side_is_back",
-        "it_starts_while_the_far_side_is_away_and_delivers_when_it_is_back",
+        "it_delivers_again_when_the_remote_side_is_back",
+        "it_starts_while_the_remote_side_is_away_and_delivers_when_it_is_back",
     ],
-    "needs the far side to start": ["it_starts_while_the_far_side_is_away_and_delivers_when_it_is_back"],
-    "waits for the far side at its end": ["a_stop_ends_while_the_far_side_is_away"],
+    "needs the remote side to start": ["it_starts_while_the_remote_side_is_away_and_delivers_when_it_is_back"],
+    "waits for the remote side at its end": ["a_stop_ends_while_the_remote_side_is_away"],
     "dies of a codec": ["a_codec_that_raises_costs_one_attempt"],
 }
 
@@ -143,7 +143,7 @@ class ServedChannel:
         elif self._fault == "says nothing in an outage":
             self._unanswered.append(done)
         else:
-            done(StorageError("the server is away"))
+            done(StorageError("the server is down"))
 
     async def stop(self) -> None:
         while self._fault == "waits for the server at its end" and self._kit.away:  # noqa: ASYNC110
@@ -152,7 +152,7 @@ class ServedChannel:
 
     def info(self) -> dict[str, Any]:
         away = self._kit.away
-        return {**self._inner.info(), "error": "the server is away" if away else None}
+        return {**self._inner.info(), "error": "the server is down" if away else None}
 
 
 class OutageKit(Kit):

@@ -71,7 +71,7 @@ class TestStructuredHttpSink(TestHttpSink):
 
 
 class Lines:
-    """The far side of the file sink."""
+    """The remote side of the file sink."""
 
     def __init__(self, path: Path) -> None:
         self.path = path

@@ -37,7 +37,7 @@ class Browser:
 
 @cache
 def find(*, lighter: bool = False) -> Browser:
-    """The browser; fetches one if this machine has none, with `lighter` also if it has only one that takes more CPU.
+    """The browser; fetches one if this machine has none, with `lighter` even if it has only one that takes more CPU.
     Raises `StartError`."""
     _let_the_driver_run()
     if program := shutil.which(_LIGHT):

@@ -1,5 +1,5 @@
-"""The pictures of the console in the documentation: `make screenshots` takes all of them anew, with flights as the demo
-has them. With names of pictures only these are taken.
+"""The pictures of the console in the documentation: `make screenshots` takes all of them again, with flights as the
+demo has them. With names of pictures only these are taken.
 
 They are renewed on purpose and compared with nothing: times and rates in them differ from run to run.
 """
@@ -231,7 +231,7 @@ def _small(png: bytes) -> bytes:
 def main(arguments: list[str]) -> int:
     """The command; returns its exit code."""
     known = pictures()
-    parser = argparse.ArgumentParser(prog="screenshots", description="Takes the documentation's pictures anew.")
+    parser = argparse.ArgumentParser(prog="screenshots", description="Takes the documentation's pictures again.")
     parser.add_argument("pictures", nargs="*", metavar="PICTURE", help=f"such as {next(iter(known))}; default: all")
     parser.add_argument("--out", type=Path, default=FOLDER, help="where they go")
     parser.add_argument("--quick", action="store_true", help="few flights, and no table: to try the command")

@@ -211,7 +211,7 @@ def amid_a_replay(shared: Lab, of: int, rate: int, seen: int) -> None:
 
 
 @pytest.mark.spec("CO-41")
-def test_a_crash_amid_a_replay_loses_nothing(shared: Lab) -> None:
+def test_a_crash_during_a_replay_loses_nothing(shared: Lab) -> None:
     amid_a_replay(shared, of=300, rate=100, seen=30)
     shared.gateway.kill()
     assert len(file_of(shared).read_bytes().splitlines()) > 0

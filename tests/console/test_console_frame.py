@@ -110,7 +110,7 @@ def test_a_hidden_page_has_no_stream(browser: Browser, shared: Lab) -> None:
     with watched(browser, shared, "/live") as page:
         page.evaluate("window.seen(true)")
         assert page.evaluate("window.sources.length") == 1
-        assert page.evaluate("window.sources[0].readyState") == 1, "the live page goes on, so that nothing is missed"
+        assert page.evaluate("window.sources[0].readyState") == 1, "the live page misses nothing"
 
 
 def test_nothing_moves_and_nothing_is_announced_each_second(browser: Browser, shared: Lab) -> None:

@@ -28,7 +28,7 @@ def test_events_come_and_can_be_chosen_and_paused(page: Page, shared: Lab) -> No
     expect(page.locator("#tap")).to_contain_text("chosen")
     page.get_by_role("button", name="Pause").click()
     shared.send({"id": "while paused", "subject": "mine"})
-    page.get_by_role("button", name="Go on").click()
+    page.get_by_role("button", name="Continue").click()
     shared.send({"id": "afterwards", "subject": "mine"})
     expect(page.locator("#tap tr").first).to_contain_text("afterwards")
     page.locator("#tap").get_by_role("link", name="chosen").click()

@@ -114,7 +114,7 @@ def test_each_page_and_each_action_while_events_pour_in(browser: Browser, tmp_pa
 
 
 def replaying(found: Lab) -> bool:
-    """Whether a replay goes on."""
+    """Whether a replay is running."""
     items = found.gateway.admin("/api/v1/replays").json()["items"]
     return any(item["state"] in ("waiting", "running") for item in items)
 

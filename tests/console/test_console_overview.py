@@ -66,8 +66,8 @@ def places(page: Page) -> object:
 
 def test_what_fails_comes_first_and_recovers_in_place(page: Page, shared: Lab) -> None:
     page.goto(shared.url)
-    wrong, node = page.get_by_label("Not well"), page.get_by_label("Topology").get_by_role("link", name="billing")
-    expect(wrong).to_contain_text("All is well")
+    wrong, node = page.get_by_label("Problems"), page.get_by_label("Topology").get_by_role("link", name="billing")
+    expect(wrong).to_contain_text("No problems")
     expect(page.get_by_role("status")).to_contain_text("Live")
     before = places(page)
     shared.send(*({"id": f"bad-{i}"} for i in range(30)))
@@ -81,7 +81,7 @@ def test_what_fails_comes_first_and_recovers_in_place(page: Page, shared: Lab) -
     page.go_back()
     shared.bad.answer = 202
     shared.send({"id": "well"})
-    expect(wrong).to_contain_text("All is well")
+    expect(wrong).to_contain_text("No problems")
     expect(node).to_contain_text("ready")
 
 
@@ -112,7 +112,7 @@ def test_200_triggers_are_grouped_searched_and_small(browser: Browser, crowd: La
             crowd.send(*({"id": f"x{i}"} for i in range(10)))
         group = drawn.get_by_role("link", name="triggers of default")
         expect(group).to_contain_text("1 failing")
-        wrong = page.get_by_label("Not well")
+        wrong = page.get_by_label("Problems")
         expect(wrong.get_by_role("link")).to_have_text("trigger-5")
         page.reload()
         expect(page.get_by_label("Triggers", exact=True).get_by_role("row").nth(1)).to_contain_text("trigger-5")
@@ -134,7 +134,7 @@ def test_200_triggers_are_grouped_searched_and_small(browser: Browser, crowd: La
         expect(page.get_by_label("Triggers", exact=True).get_by_role("row")).to_have_count(67)
         expect(wrong.get_by_role("link")).to_have_text("trigger-5")
         page.goto(f"{crowd.url}?broker=a")
-        expect(wrong).to_contain_text("All is well")
+        expect(wrong).to_contain_text("No problems")
         page.go_back()
         page.set_viewport_size(NARROW)  # type: ignore[arg-type]
         expect(drawn).to_be_hidden()

@@ -217,7 +217,7 @@ def test_no_page_of_another_site_begins_a_session_with_its_link(browser: Browser
             page.get_by_role("link").click()
             expect(page.get_by_text("begins a session of token a-viewer with the role viewer")).to_be_visible()
             assert violations(page) == []
-            page.get_by_role("button", name="Go on").click()
+            page.get_by_role("button", name="Continue").click()
             expect(page.get_by_role("heading", name="Overview")).to_be_visible()
         assert maker.get(path).status_code == 401, "it logs in once"
         form = {"code": path.partition("=")[2]}

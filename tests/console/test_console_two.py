@@ -46,7 +46,7 @@ def test_both_replay_the_same_dead_letters_at_once(browser: Browser, shared: Lab
             page.once("dialog", lambda dialog: dialog.accept())
             page.get_by_role("button", name="Replay all").click(no_wait_after=True)
         expect(one.get_by_label("Progress")).to_contain_text("40 of 40")
-        expect(other.get_by_label("Progress")).to_contain_text("nothing to send any more")
+        expect(other.get_by_label("Progress")).to_contain_text("nothing left to send")
         expect(viewer.get_by_label("Replays")).to_contain_text("40 of 40")
         expect(viewer.get_by_label("Summary")).to_contain_text("Dead letters 0")
     sent = Counter(request.headers["ce-id"] for request in shared.bad.wait_for(40))

@@ -1,6 +1,6 @@
 """The oldest Python that is allowed is one, everywhere, and nothing needs a newer one without a word.
 
-What CPython mended between 3.11.2 and 3.11.5 is easily relied on: mypy knows minor versions only.
+What CPython fixed between 3.11.2 and 3.11.5 is easily relied on: mypy knows minor versions only.
 """
 
 from __future__ import annotations

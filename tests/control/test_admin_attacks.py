@@ -198,7 +198,7 @@ async def test_the_last_reload_decides_who_the_operators_are(tmp_path: Path, cap
         await anyio.wait_all_tasks_blocked()
         tasks.start_soon(service.change, "new", tasks)
         await anyio.wait_all_tasks_blocked()
-        assert await service.asked() == 503, "who was right a moment ago is asked to come again"
+        assert await service.asked() == 503, "who was right a moment ago is asked to retry"
         service.known["new"].answered.set()
         service.known["old"].answered.set()
     assert service.current is service.known["new"]

@@ -63,7 +63,7 @@ def test_half_a_file_is_not_there(start) -> None:
     assert console.put("x", "subscriber: http://127.0.0.1:9/a\n").status_code == 201
     folder = console.gateway.data_dir / "applied"
     console.gateway.kill()
-    (folder / ".x.yaml.tmp").write_bytes(b"triggers: {x: {subscr")  # what a crash amid the writing leaves
+    (folder / ".x.yaml.tmp").write_bytes(b"triggers: {x: {subscr")  # what a crash during the writing leaves
     console.gateway.start()
     again = type(console)(console.gateway)
     assert again.get("triggers", "x")["status"]["subscriberUri"] == "http://127.0.0.1:9/a"

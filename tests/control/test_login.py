@@ -151,7 +151,7 @@ def test_a_login_that_fails_says_why(gateway: GatewayProcess, issuer: Issuer, tm
         failed = tidegate(tmp_path, *flow, issuer.url)
         assert (failed.returncode, why in failed.stderr) == (1, True), failed.stderr
     assert "must be at https://" in tidegate(tmp_path, *flow, "http://login.example").stderr
-    assert "is not of the issuer" in tidegate(tmp_path, *flow, issuer.url + "/other").stderr
+    assert "does not belong to the issuer" in tidegate(tmp_path, *flow, issuer.url + "/other").stderr
     assert not (tmp_path / "tidegate").exists()
 
 

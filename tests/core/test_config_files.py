@@ -100,5 +100,5 @@ async def test_a_file_that_an_editor_has_emptied_changes_nothing(tmp_path: Path,
     assert isinstance(reloader, ReloadService)
     file.write_text(text)
     (fault,) = await reloader.reload()
-    assert fault.message == "the config has no broker and no bridge any more"
+    assert fault.message == "the config no longer has a broker or a bridge"
     assert (fault.file, [*gateway.config.brokers]) == (str(file), ["default"])

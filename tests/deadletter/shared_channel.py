@@ -43,7 +43,7 @@ def one_trigger_gets_what_two_gave_up(folder: Path, channel: str) -> None:
         )
         assert (w.got("/good"), w.got("/late"), w.got("/later")) == (["last"], [*IDS, "last"], ["last"])
 
-        w.gateway.stop()  # a kill would let Kafka's last few come again
+        w.gateway.stop()  # a kill would make Kafka redeliver the last few
         w.gateway.start()
         settled = {"good": "settled", "late": "settled", "later": "dead_lettered"}
         w.gateway.wait_until(lambda: states(w, "1") == settled, what="what is known of events before a start")

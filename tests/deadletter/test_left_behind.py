@@ -157,7 +157,7 @@ def test_a_move_takes_out_what_is_safe_elsewhere_and_nothing_else(tmp_path: Path
     bury(folder / "old.jsonl", "1", "2")
     bury(folder / "new.jsonl", "3")
     first = (folder / "old.jsonl").read_bytes().splitlines(keepends=True)[0]
-    (folder / "new.jsonl").write_bytes((folder / "new.jsonl").read_bytes() + first)  # as a kill amid a move leaves it
+    (folder / "new.jsonl").write_bytes((folder / "new.jsonl").read_bytes() + first)  # as a kill during a move leaves it
     (folder / "old.jsonl").write_bytes((folder / "old.jsonl").read_bytes() + b"something else\n")
     done = command(tmp_path, *words, folder / "old.jsonl")
     assert done.stdout == "1 imported, 1 were imported before, 1 lines are no dead letters\n"

@@ -1,4 +1,4 @@
-"""A kill amid a replay: what was delivered in earlier portions is not sent again, and no dead letter is lost."""
+"""A kill during a replay: what was delivered in earlier portions is not sent again, and no dead letter is lost."""
 
 from __future__ import annotations
 

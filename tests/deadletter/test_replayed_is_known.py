@@ -1,4 +1,4 @@
-"""After a replay nothing calls the event given up, also if its dead letter did not know its place in the log."""
+"""After a replay nothing calls the event given up, even if its dead letter did not know its place in the log."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Dead letters that sources ask for: of a broker, of a bridge, and when the dead letter is away."""
+"""Dead letters that sources ask for: of a broker, of a bridge, and when the dead letter is unavailable."""
 
 from __future__ import annotations
 

@@ -52,7 +52,7 @@ def test_a_key_may_come_from_several_partitions() -> None:
     assert rig.under_way == [1, 3]
 
 
-def test_a_retry_holds_its_lane_and_no_other() -> None:
+def test_a_retry_holds_its_order_key_and_no_other() -> None:
     rig = Rig(of_partition, backoff_delay_s=1)
     rig.offer(event(1, 1), event(2, 1), event(3, 2))
     rig.sink.answer(1, BUSY)
@@ -66,7 +66,7 @@ def test_a_retry_holds_its_lane_and_no_other() -> None:
     assert rig.under_way == [2, 4]
 
 
-def test_a_letter_on_its_way_holds_its_lane() -> None:
+def test_a_letter_on_its_way_holds_its_order_key() -> None:
     rig = Rig(of_partition)
     rig.offer(event(1, 1), event(2, 1), event(3, 2))
     rig.sink.answer(1, BAD)
@@ -90,7 +90,7 @@ def test_a_dead_letter_that_is_down_stops_all_and_then_all_goes_on_in_order() ->
     assert rig.acked == [3, 1]
 
 
-def test_a_reply_that_is_published_holds_its_lane() -> None:
+def test_a_reply_that_is_published_holds_its_order_key() -> None:
     rig = Rig(of_partition)
     rig.offer(event(1, 1), event(2, 1))
     rig.sink.answer(1, Outcome(True, reply=event(9)))
@@ -99,7 +99,7 @@ def test_a_reply_that_is_published_holds_its_lane() -> None:
     assert rig.under_way == [2]
 
 
-def test_without_a_dead_letter_an_ordered_lane_waits_for_its_sink_for_ever() -> None:
+def test_without_a_dead_letter_an_ordered_sequence_waits_for_its_sink_for_ever() -> None:
     rig = Rig(of_partition, endless=True, retry=1, backoff_max_s=1)
     rig.offer(event(1, 1), event(2, 1), event(3, 2))
     for _ in range(50):
@@ -111,7 +111,7 @@ def test_without_a_dead_letter_an_ordered_lane_waits_for_its_sink_for_ever() -> 
     assert rig.acked == [1]
 
 
-def test_the_bound_of_attempts_holds_for_lanes_too() -> None:
+def test_the_bound_of_attempts_holds_for_ordered_events_too() -> None:
     rig = Rig(of_partition, max_in_flight=2)
     rig.offer(*(event(n, n) for n in range(1, 6)), event(6, 1))
     assert rig.under_way == [1, 2]
@@ -119,7 +119,7 @@ def test_the_bound_of_attempts_holds_for_lanes_too() -> None:
     assert rig.under_way == [2, 3], "the order_keys take turns"
 
 
-def test_a_long_lane_whose_sink_answers_at_once_needs_no_stack() -> None:
+def test_a_long_sequence_whose_sink_answers_at_once_needs_no_stack() -> None:
     rig = Rig(of_partition, sink=ScriptedSink(), max_in_flight=1)
     rig.offer(*(event(n) for n in range(1, 5001)))
     assert rig.acked == list(range(1, 5001))
@@ -144,7 +144,7 @@ def test_what_is_in_line_is_withdrawn_and_what_is_under_way_is_not(order_key_of:
     assert rig.withdraw(1) == []
 
 
-def test_what_waits_for_its_retry_is_withdrawn_and_frees_its_lane() -> None:
+def test_what_waits_for_its_retry_is_withdrawn_and_frees_its_order_key() -> None:
     rig = Rig(of_key)
     rig.offer(event(1, 1, "a"), event(2, 2, "a"))
     rig.sink.answer(1, BUSY)

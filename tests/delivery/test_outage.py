@@ -230,7 +230,7 @@ def test_one_event_that_gets_no_answer_takes_no_other_along(order_key_of: OrderK
 
 
 @pytest.mark.spec("SAFE-37")
-def test_an_event_that_gets_no_answer_holds_its_lane_and_is_given_up_alone() -> None:
+def test_an_event_that_gets_no_answer_holds_its_order_key_and_is_given_up_alone() -> None:
     rig = Rig(lambda e: SILENT if e.attributes["id"] == "1" else DELIVERED, 1.0, of_partition, retry=10)
     rig.offer(*(event(n) for n in range(1, 21)))
     rig.settle()
@@ -239,7 +239,7 @@ def test_an_event_that_gets_no_answer_holds_its_lane_and_is_given_up_alone() -> 
 
 
 @pytest.mark.spec("SAFE-37")
-def test_an_ordered_lane_before_a_silent_subscriber_is_given_up_in_order_and_soon() -> None:
+def test_an_ordered_sequence_before_a_silent_subscriber_is_given_up_in_order_and_soon() -> None:
     rig = Rig(lambda e: SILENT, 30.0, of_partition, retry=10)
     rig.offer(*(event(n) for n in range(1, 501)))
     assert rig.settle() < 20 * 60

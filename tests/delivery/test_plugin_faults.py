@@ -244,7 +244,7 @@ class Rude(Observer):
 
     def accepted(self, broker: str, events: Sequence[Event]) -> None:
         self.told.append("accepted")
-        raise RuntimeError("the backend is away")
+        raise RuntimeError("the backend is down")
 
     def attempted(self, trigger: str, event: Event, outcome: Outcome, seconds: float) -> None:
         self.told.append("attempted")
@@ -252,7 +252,7 @@ class Rude(Observer):
 
     def dead_lettered(self, trigger: str, event: Event) -> None:
         self.told.append("dead_lettered")
-        raise RuntimeError("the backend is away")
+        raise RuntimeError("the backend is down")
 
 
 @pytest.mark.spec("SAFE-27")

@@ -92,7 +92,7 @@ class LeavesLate(ScriptedSink):
 
 
 @pytest.mark.spec("SAFE-04")
-async def test_a_reload_amid_a_stop_ends_neither(tmp_path: Path) -> None:
+async def test_a_reload_during_a_stop_ends_neither(tmp_path: Path) -> None:
     """It is refused: what it would start, nobody would stop."""
     letters = LeavesLate()
     more = {**WITH_BRIDGE, "bridges": {**WITH_BRIDGE["bridges"], "second": {"source": "pull", "sink": "letters"}}}

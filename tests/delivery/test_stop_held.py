@@ -1,5 +1,5 @@
-"""A subscription that was stopped holds nothing: a reload stops one while the gateway goes on, and the memory of what
-waited belongs to all."""
+"""A subscription that was stopped holds nothing: a reload stops one while the gateway keeps running, and the memory of
+what waited belongs to all."""
 
 from __future__ import annotations
 

@@ -122,7 +122,7 @@ def test_a_mended_subscriber_accepts_everything(tmp_path: Path) -> None:
     with Subscriber(tmp_path / "book.json") as subscriber, web.client(trust_env=False, verify=False) as client:
         failed = verdict(dead, 1)
         assert client.post(subscriber.url, headers={"ce-id": dead}).status_code == failed
-        assert subscriber.mend() == {dead: (1, 0, "")}
+        assert subscriber.fix() == {dead: (1, 0, "")}
         assert client.post(subscriber.url, headers={"ce-id": dead}).status_code == 202
         assert subscriber.finish() == {dead: (1, 0, "")}, "the books are closed"
 

@@ -1,6 +1,6 @@
 """All code in the documentation: configs load without a fault, commands exist with their options, Python runs.
 
-What stands in a page in another language, or in a place that no test here knows, fails the first test.
+Text in a page in another language, or in a place that no test here knows, fails the first test.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ def test_a_config_has_no_faults(block: Block, tmp_path: Path) -> None:
         (tmp_path / secret).write_text("5e" * 32)  # as long as a key
     tests = config.pop("tests", None)
     file = tmp_path / "tidegate.yaml"
-    if tests is not None:  # beside a config: tests/scenario plays such files, the one of the page is read here
+    if tests is not None:  # next to a config: tests/scenario plays such files, the one of the page is read here
         yaml.dump({"tests": tests}, tmp_path / "tidegate.scenario.yaml")
         config = {"triggers": {n: {"subscriber": "http://127.0.0.1:1/"} for n in _named(tests)}}
     if "refs" in config or any("subscriber" not in t for t in config.get("triggers", {}).values()):

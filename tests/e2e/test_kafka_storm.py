@@ -1,4 +1,4 @@
-"""HTTP -> Kafka -> HTTP while Kafka is killed, while members come and go, while the dead letter is away."""
+"""HTTP -> Kafka -> HTTP while Kafka is killed, while members come and go, while the dead letter is unavailable."""
 
 from __future__ import annotations
 

@@ -114,7 +114,7 @@ def told(tmp_path: Path) -> list[list[str]]:
 
 
 def status(gateway: GatewayProcess) -> dict[str, Any]:
-    """Nothing while the worker that answers is away."""
+    """Nothing while the worker that answers is down."""
     try:
         return gateway.status()
     except httpx.TransportError:

@@ -329,13 +329,13 @@ MACHINE = re.compile(
     r"|another gateway|is in use|is writing there|is damaged|newer than this|was interrupted|had all events before"
     r"|worker ended|the secret in|needs PySpark"
 )
-"""What the machine, its files or the installation refuse: another start may find it mended."""
+"""What the machine, its files or the installation refuse: another start may find it fixed."""
 SAID_ELSEWHERE = {
     "cli/lazy.py": "commands",
     "config/installed.py": "plugins that can't be used: `check` reads the same registry",
     "config/registry.py": "the same; and components, which are built by `of_components`",
     "runtime/component_tasks.py": "what a component raised at its start",
-    "runtime/gateway.py": "a change of the config before the start or amid a stop",
+    "runtime/gateway.py": "a change of the config before the start or during a stop",
     "gateway_access/exposure.py": "`of_components`, and as a check of the config with lines",
     "gateway_admin/applied.py": "`of_settings`",
     "gateway_admin/server.py": "`of_settings`",

@@ -173,7 +173,7 @@ def test_a_renamed_trigger_has_not_had_what_the_former_one_gave_up(tmp_path: Pat
             expected = {"good": "delivered", "renamed": "before", "never": "dead_lettered"}
             assert states(gateway, "1") == expected
             ran = asked(gateway, "1")
-            assert (ran.returncode, "; the broker has no such trigger any more" in ran.stdout) == (1, True)
+            assert (ran.returncode, "; the broker no longer has this trigger" in ran.stdout) == (1, True)
             gateway.stop()
             gateway.start()
 

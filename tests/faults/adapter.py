@@ -65,14 +65,14 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Arrived:
-    """An event at the far side of the gateway's sink: its attributes with `specversion`, and its data."""
+    """An event at the remote side of the gateway's sink: its attributes with `specversion`, and its data."""
 
     attributes: Mapping[str, str]
     body: bytes
 
 
 class Adapter(Protocol):
-    """A transport in the fault matrix. Methods that talk to the server may raise any exception while it is away, and
+    """A transport in the fault matrix. Methods that talk to the server may raise any exception while it is down, and
     are called again; they get a connection of their own each time."""
 
     name: str
@@ -104,7 +104,7 @@ class Adapter(Protocol):
         """Sends a message that is no event."""
 
     def collect(self, at: Place, arrived: Callable[[Arrived], None], ended: threading.Event) -> None:
-        """Reads what the sink wrote, until `ended`. Called again after an error: it goes on where it was, and must miss
+        """Reads what the sink wrote, until `ended`. Called again after an error: it resumes where it was, and must miss
         nothing. What it sees twice counts as a duplicate."""
 
     def evict(self, at: Place) -> None:

@@ -45,7 +45,7 @@ def forget(lab: Lab) -> None:
     """The gateway's connections die without a word: nothing passes on them any more, and neither end is told."""
     before = lab.proxy.accepted
     assert lab.proxy.forget()
-    lab.wait(lambda: lab.proxy.accepted > before, "the gateway to connect anew")
+    lab.wait(lambda: lab.proxy.accepted > before, "the gateway to reconnect")
 
 
 def slow(lab: Lab) -> None:

@@ -120,7 +120,7 @@ class Lab:
         self.wait(lambda: len(self.ledger.acknowledged) >= goal, f"{goal} acknowledged events")
 
     def flowing(self) -> None:
-        """Returns when an event that is sent from now on has arrived at the far side."""
+        """Returns when an event that is sent from now on has arrived at the remote side."""
         self.more(1)
         mark = max(self.ledger.acknowledged)
         self.wait(lambda: mark not in self.ledger.open(self._letters()), f"event {mark} to arrive")
@@ -159,7 +159,7 @@ class Lab:
         return False
 
     def gateway_workers(self) -> set[int]:
-        """The process ids of the gateway's workers; none while the one with the admin API is away."""
+        """The process ids of the gateway's workers; none while the one with the admin API is down."""
         with contextlib.suppress(httpx.HTTPError, AssertionError):
             return {worker["pid"] for worker in self.gateway.status()["processes"]}
         return set()

@@ -53,7 +53,7 @@ class FaultLedger:
             self.acknowledged.add(number)
 
     def arrive(self, event: Arrived) -> None:
-        """An event at the far side."""
+        """An event at the remote side."""
         try:
             number = int(event.attributes["id"])
         except (KeyError, ValueError):

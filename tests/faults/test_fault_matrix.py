@@ -76,5 +76,5 @@ def test_a_client_that_asks_for_no_sign_of_life_is_found(tmp_path: Path, monkeyp
     with Lab(Rabbit(heartbeat_s=0), tmp_path) as lab:
         lab.flowing()
         monkeypatch.setattr("tests.faults.lab.LIMIT_S", 20)
-        with pytest.raises(AssertionError, match="to connect anew"):
+        with pytest.raises(AssertionError, match="to reconnect"):
             play(lab, forget, 1)

@@ -1,7 +1,7 @@
-"""Fuzzing, guided by coverage: what was found once stays mended, planted faults are found, and long runs find nothing.
+"""Fuzzing, guided by coverage: what was found once stays fixed, planted faults are found, and long runs find nothing.
 
 `make test` runs the inputs that are kept and the search for planted faults, of every target. `make fuzz` is the long
-run: an input that fails goes to `corpus/TARGET` when the fault is mended.
+run: an input that fails goes to `corpus/TARGET` when the fault is fixed.
 """
 
 from __future__ import annotations

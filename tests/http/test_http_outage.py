@@ -1,4 +1,4 @@
-"""A subscriber that is away, at real sockets: few connections, and everything arrives after its return."""
+"""A subscriber that is down, at real sockets: few connections, and everything arrives after its return."""
 
 from __future__ import annotations
 

@@ -177,7 +177,7 @@ async def test_retry_after_counts_for_429_and_503_alone(kit: Any, client: str) -
     assert (await answer(kit, client, (500, {"retry-after": "7"}, b""))).retry_after_s is None
 
 
-async def test_what_the_far_side_said_is_kept_up_to_64_kib(kit: Any, client: str) -> None:
+async def test_what_the_remote_side_said_is_kept_up_to_64_kib(kit: Any, client: str) -> None:
     outcome = await answer(kit, client, (500, {}, b"x" * 200_000))
     assert outcome.data == b"x" * 65_536
 

@@ -265,7 +265,7 @@ def test_after_the_permission_ended_nothing_leaves_without_a_new_one(answer: Ans
     remote.clock.advance(9.5)
     assert len(remote.sent) == 10
     remote.clock.advance(20)
-    assert (len(remote.sent), len(remote.asked)) == (10, 2), "it asks, also if no other event comes"
+    assert (len(remote.sent), len(remote.asked)) == (10, 2), "it asks, even if no other event comes"
     remote.asked[1](answer)
     remote.clock.advance(60)
     assert len(remote.sent) == 10

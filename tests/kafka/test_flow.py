@@ -103,8 +103,8 @@ class ScriptedTaker:
             self.flow.settle(position)
         return self.instead
 
-    def withdraw(self, lane: int) -> Sequence[int]:
-        gone = [p for p in self.held if p in self.waiting and p >> PARTITION_BITS == lane]
+    def withdraw(self, source: int) -> Sequence[int]:
+        gone = [p for p in self.held if p in self.waiting and p >> PARTITION_BITS == source]
         self.held = [p for p in self.held if p not in gone]
         return gone
 
@@ -201,7 +201,7 @@ async def test_a_record_that_memory_is_too_short_for_is_read_again(
 
 
 @pytest.mark.spec("SAFE-34")
-async def test_records_that_memory_never_suffices_for_hold_up_no_others(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_records_too_large_for_memory_hold_up_no_others(monkeypatch: pytest.MonkeyPatch) -> None:
     tries = {2: 0, 3: 0}
 
     def greedy(record: Record) -> Event:
@@ -328,13 +328,13 @@ async def test_an_event_instead_of_a_refused_record_is_taken_in_its_turn() -> No
 
 async def test_a_commit_that_fails_is_made_later(caplog: pytest.LogCaptureFixture) -> None:
     async with running(Rig()) as rig:
-        rig.consumer.error = KafkaFault("the coordinator is away")
+        rig.consumer.error = KafkaFault("the coordinator is down")
         rig.fetch(0, 4)
         rig.taker.settle(*rig.taker.held)
         await until(lambda: rig.consumer.commits > 3)
         assert rig.consumer.committed == {}
         assert [r.getMessage() for r in caplog.records].count(
-            "can't commit offsets, will retry: the coordinator is away"
+            "can't commit offsets, will retry: the coordinator is down"
         ) == 1, "said once"
         rig.fetch(4, 2)
         rig.taker.settle(*rig.taker.held)

@@ -141,8 +141,8 @@ class World:
         assert offset >= self.handed[partition], "handed out twice"
         self.handed[partition] = offset + 1
 
-    def withdraw(self, lane: int) -> list[int]:
-        gone = [p for p in self.waiting if p >> PARTITION_BITS == lane]
+    def withdraw(self, source: int) -> list[int]:
+        gone = [p for p in self.waiting if p >> PARTITION_BITS == source]
         self.waiting = [p for p in self.waiting if p not in gone]
         self._resume()
         return gone

@@ -1,4 +1,4 @@
-"""A commit that aiokafka repeats, while the group goes on without its assignment."""
+"""A commit that aiokafka repeats, while the group works without its assignment."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A consumer on aiokafka that does not close in time: its group goes on without it."""
+"""A consumer on aiokafka that does not close in time: its group continues without it."""
 
 from __future__ import annotations
 

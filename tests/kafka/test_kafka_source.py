@@ -160,7 +160,7 @@ async def test_a_record_that_is_no_event_goes_to_the_dead_letter(kafka: KafkaBro
 
 @pytest.mark.spec("SAFE-34")
 @pytest.mark.parametrize("what", ["drop", "wrap"])
-async def test_a_record_that_memory_never_suffices_for_is_neither_dropped_nor_wrapped(
+async def test_a_record_too_large_for_memory_is_neither_dropped_nor_wrapped(
     kafka: KafkaBroker, tmp_path: Path, what: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(flow, "MOST_AGAIN", 2)

@@ -85,7 +85,7 @@ class TestKafkaChannelOfOnePartition(TestKafkaChannel):
 
 
 class Topic:
-    """The far side of the Kafka sink."""
+    """The remote side of the Kafka sink."""
 
     def __init__(self, kit: KafkaKit) -> None:
         kit.broker.create_topic(kit.topic, 2)

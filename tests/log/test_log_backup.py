@@ -48,7 +48,7 @@ triggers: {t: {subscriber: URL}}
 
 
 class Far:
-    """Three subscribers: one takes all, one is away at first, one takes nothing."""
+    """Three subscribers: one takes all, one is down at first, one takes nothing."""
 
     def __init__(self) -> None:
         self.up = False

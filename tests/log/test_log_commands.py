@@ -73,7 +73,7 @@ async def test_verify_finds_nothing_in_a_good_log(data_dir: Path) -> None:
     ],
 )
 async def test_verify_names_the_fault(data_dir: Path, damage: str, words: str) -> None:
-    for _ in range(5):  # the gateway that runs may write its cursors once more, over the damage
+    for _ in range(5):  # the gateway that runs may write its cursors again, over the damage
         with closing(sqlite3.connect(data_dir / "log" / "default" / "shard-000.db")) as connection, connection:
             connection.execute(damage)
         result = run("verify", "--data-dir", data_dir)

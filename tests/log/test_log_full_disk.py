@@ -1,4 +1,4 @@
-"""A disk that is full: nothing accepted is lost, deliveries go on, and the gateway recovers by itself."""
+"""A disk that is full: nothing accepted is lost, deliveries continue, and the gateway recovers by itself."""
 
 from __future__ import annotations
 
@@ -307,5 +307,5 @@ async def test_a_disk_that_large_appends_filled_recovers_by_itself(
 
     taker = log.Subscriber()
     channel = await log.open({"taker": taker})
-    await log.wait(lambda: len(taker.got) == 1)  # what had been delivered does not come again
+    await log.wait(lambda: len(taker.got) == 1)  # what had been delivered is not delivered again
     await log.stop(channel)

@@ -1,4 +1,4 @@
-"""A machine without memory for another thread: the log goes on with the threads that it has."""
+"""A machine without memory for another thread: the log keeps working with the threads that it has."""
 
 from __future__ import annotations
 

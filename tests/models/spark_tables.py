@@ -2,7 +2,7 @@
 or one table, and one for rows with a fault. Our code decides which number a batch gets in a table (`tables.numbers`),
 which types have a table (`data.schemas.Schemas`), and where a batch's rows go (`targets`). Spark's part is the model's:
 it plans a batch in its checkpoint, calls our function with its rows, and marks it as committed; after a crash it plans
-nothing anew, but calls us again with the same number and rows. A table takes a batch's rows at once or not at all.
+nothing again, but calls us again with the same number and rows. A table takes a batch's rows at once or not at all.
 
 What must hold (docs/discussion/delivery.md, "Crashes"; README, "What it promises"): every event of a committed batch is
 in exactly one table, exactly once, and none is twice in the tables at any time, wherever it crashed.

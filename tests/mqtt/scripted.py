@@ -1,4 +1,4 @@
-"""An MQTT 5 server that does as it is told: it takes events, refuses them, is silent, or is away."""
+"""An MQTT 5 server that does as it is told: it takes events, refuses them, is silent, or is down."""
 
 from __future__ import annotations
 

@@ -49,7 +49,7 @@ class TestMqttCodecWritesStructured(TestMqttCodec):
 
 
 class TestMqttSink(RemoteSinkSuite):
-    """Against a server that also refuses, fails, hangs and is away."""
+    """Against a server that also refuses, fails, hangs and is down."""
 
     @pytest.fixture
     def kit(self, real_time: None, tmp_path: Path) -> Kit:
@@ -235,5 +235,5 @@ class TestMqttSourceFetchesItsShare(TestMqttSourceFetches):
         return super().build(kit, remote, group="suite", **self.more, **options)
 
     async def test_it_works_in_every_worker_or_in_one(self, kit: Kit) -> None:
-        self.more = {"session_expiry_s": 0}  # mosquitto keeps a share for each session, also of a worker that is away
+        self.more = {"session_expiry_s": 0}  # mosquitto keeps a share for each session, also of a worker that is down
         await super().test_it_works_in_every_worker_or_in_one(kit)

@@ -53,7 +53,7 @@ async def acknowledged(kit: NatsKit, pending: int) -> None:
 
 @pytest.mark.spec("NT-13")
 async def test_after_a_crash_events_come_in_order(kit: NatsKit) -> None:
-    """Those that were in flight come again only after `ack_wait_s`: later ones wait for them."""
+    """Those that were in flight are redelivered only after `ack_wait_s`: later ones wait for them."""
     with Link("127.0.0.1", kit.server.port) as link:
         before = Subscription()
         async with opened(kit, link.port, it=before) as channel:

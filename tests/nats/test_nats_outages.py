@@ -72,7 +72,7 @@ async def test_a_stream_that_was_deleted_is_made_again_without_triggers(
 
 @pytest.mark.spec("NT-12")
 async def test_the_numbers_of_a_stream_that_was_made_again_are_not_mistaken(kit: NatsKit) -> None:
-    """Also if nothing was asked of the server when it happened, because nothing more has room."""
+    """Even if nothing was asked of the server when it happened, because nothing more has room."""
     it = Subscription()
     async with opened(kit, options={"max_in_flight": 2}, it=it) as channel, client(kit.server) as js:
         await append(channel, numbered(2))

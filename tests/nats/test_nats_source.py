@@ -136,7 +136,7 @@ async def test_a_deleted_consumer_goes_on_where_it_was(kit: NatsKit) -> None:
 @pytest.mark.spec("NT-12")
 @pytest.mark.usefixtures("real_time")
 async def test_a_consumer_deleted_after_a_crash_goes_on_at_what_is_acknowledged(kit: NatsKit) -> None:
-    """What was in flight at the crash has not come again yet, and what came since waits for it."""
+    """What was in flight at the crash has not been redelivered yet, and what came since waits for it."""
     before, after = MemoryIntake(), MemoryIntake()
     async with client(kit.server) as js:
         with Link("127.0.0.1", kit.server.port) as link:
@@ -174,7 +174,7 @@ async def test_a_deleted_consumer_that_read_nothing_yet_starts_where_it_did(kit:
 
 @pytest.mark.spec("NT-12")
 async def test_a_deleted_consumer_repeats_nothing_of_many(kit: NatsKit) -> None:
-    """What was acknowledged since the last look at the consumer comes again, and goes no further."""
+    """What was acknowledged since the last look at the consumer is redelivered, and goes no further."""
     intake = MemoryIntake()
     names = [str(n) for n in range(300)]
     async with client(kit.server) as js, running(source_of(kit), intake) as source:

@@ -44,7 +44,7 @@ def event_of(msg: Any) -> Event:
 
 
 class Stream:
-    """The far side of the sink: a stream."""
+    """The remote side of the sink: a stream."""
 
     def __init__(self, kit: NatsKit) -> None:
         self.name, self.server = kit.name, kit.server

@@ -90,7 +90,7 @@ class OwnIssuer:
         threading.Thread(target=self._server.serve_forever, args=(0.01,), daemon=True).start()
 
     def stop(self) -> None:
-        """Is away until `start`."""
+        """Is down until `start`."""
         if self._server is not None:
             self._server.shutdown()
             self._server.server_close()

@@ -138,7 +138,7 @@ def test_clocks_may_differ_a_little() -> None:
 
 
 @pytest.mark.spec("OI-02")
-def test_one_of_several_audiences_suffices() -> None:
+def test_one_of_several_audiences_is_enough() -> None:
     key = key_of("ES256")
     made = verifier(key, audience=["a", "b"])
     assert checked(made, signed(claims(aud=["x", "b"]), key, "ES256"))

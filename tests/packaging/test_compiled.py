@@ -44,7 +44,7 @@ def libraries(folder: Path) -> list[Path]:
 
 @pytest.mark.spec("COMP-02")
 def test_the_tree_holds_nothing_compiled() -> None:
-    """A compiled file beside a source would be imported in its place, also when the source has changed."""
+    """A compiled file beside a source would be imported in its place, even when the source has changed."""
     assert [*libraries(ROOT / "gateway_core"), *libraries(ROOT / "plugins"), *libraries(ROOT / "dev")] == []
     assert list(ROOT.glob("*.so")) == []
 

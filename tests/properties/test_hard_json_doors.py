@@ -329,7 +329,7 @@ def test_every_door_takes_what_is_put_together_of_hard_json(data: bytes) -> None
 @pytest.mark.slow
 @examples(100)
 @given(TEXTS, st.integers(0, 200), st.sampled_from([b"", *(bytes((c,)) for c in b'"\\[]{},:0 u\xff')]))
-def test_every_door_judges_damaged_json_as_python_does(data: bytes, at: int, other: bytes) -> None:
+def test_every_door_reads_damaged_json_as_python_does(data: bytes, at: int, other: bytes) -> None:
     at = min(at, len(data) - 1)
     damaged = data[:at] + other + data[at + 1 :]
     if damaged != damaged.strip(b" \t\r\n") or b'"k"' in damaged:

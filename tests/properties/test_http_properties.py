@@ -1,4 +1,4 @@
-"""What an HTTP sink writes and how it judges answers."""
+"""What an HTTP sink writes and how it classifies answers."""
 
 from __future__ import annotations
 

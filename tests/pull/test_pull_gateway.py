@@ -69,7 +69,7 @@ def test_order_holds_leases_are_attempts_and_waiting_costs_nothing(tmp_path: Pat
         second = orders.fetch()
         assert [(e["event"]["id"], e["delivery"]) for e in second][:1] == [("a2", 1)]
         again: list[dict[str, Any]] = []
-        while len(again) < 2:  # both leases end, and are given once more
+        while len(again) < 2:  # both leases end, and are given again
             again += orders.fetch()
         assert sorted((e["event"]["id"], e["delivery"]) for e in again) == [("a2", 2), ("b1", 2)]
         (third,) = orders.fetch()  # they end again: the dead letter has both, and the last of the key follows

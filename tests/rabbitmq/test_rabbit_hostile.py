@@ -222,7 +222,7 @@ async def test_a_message_larger_than_the_server_takes_cuts_the_connection_once(
             assert "larger than" in first.reason
             again = await attempt(sink, large, 30)
             assert (again.delivered, again.retry) == (False, False)
-            assert "6000 bytes, the most is 5000" in again.reason
+            assert "6000 bytes, the limit is 5000" in again.reason
             assert (await attempt(sink, numbered(2), 30)).delivered
             assert list(sink.metrics().values()) == [1]
     finally:

@@ -227,7 +227,7 @@ async def test_an_event_that_no_frame_can_hold_is_refused(
     async with running(sink):
         for event, said in (
             (numbered(1, big="x" * 200_000), "use structured mode"),
-            (numbered(2, datacontenttype="text/" + "x" * 300), "no place for a content type"),
+            (numbered(2, datacontenttype="text/" + "x" * 300), "can't carry a content type"),
             (Event({**numbered(3).attributes}, b"x" * 2000), "max_message_bytes"),
         ):
             outcome = await attempt(sink, event)

@@ -57,7 +57,7 @@ class Servers:
 
 
 class Exchange:
-    """The far side of the sink: an exchange with a queue."""
+    """The remote side of the sink: an exchange with a queue."""
 
     def __init__(self, kit: RabbitKit) -> None:
         self._kit = kit
@@ -196,7 +196,7 @@ class Queue(SourceRemote):
 
 
 class TestRabbitPulling(Servers, PullingSourceSuite):
-    """What comes again, from a classic queue."""
+    """What is redelivered, from a classic queue."""
 
     def remote(self, kit: Kit) -> SourceRemote:
         assert isinstance(kit, RabbitKit)

@@ -52,8 +52,10 @@ class Sending:
         self._sink.send(event, 10, done)
 
 
-async def through(kit: Kit, options: dict[str, Any], events: Sequence[Event], streams: Sequence[str], amid: Any) -> Any:
-    """Sends the events, and reads them back while `amid` happens. Returns the reasons for retries."""
+async def through(
+    kit: Kit, options: dict[str, Any], events: Sequence[Event], streams: Sequence[str], during: Any
+) -> Any:
+    """Sends the events, and reads them back while `during` happens. Returns the reasons for retries."""
     sink: Any = kit.sink("redis", {**options, "stream": "s.{region}"})
     source: Any = kit.source("redis", {**options, "stream": list(streams), "start": "0", "claim_idle_s": 1})
     intake = MemoryIntake()
@@ -64,7 +66,7 @@ async def through(kit: Kit, options: dict[str, Any], events: Sequence[Event], st
         half = len(events) // 2
         for one in events[:half]:
             sending.send(one)
-        await amid()
+        await during()
         for one in events[half:]:
             sending.send(one)
         wanted = {str(one.attributes["id"]) for one in events}
@@ -122,7 +124,7 @@ async def formed(nodes: Sequence[RedisServer]) -> None:
 async def test_streams_on_several_nodes_of_a_cluster(cluster: list[RedisServer], tmp_path: Path, faults: bool) -> None:
     await formed(cluster)
 
-    async def amid() -> None:
+    async def during() -> None:
         if not faults:
             return
         await anyio.to_thread.run_sync(cluster[1].kill)
@@ -132,7 +134,7 @@ async def test_streams_on_several_nodes_of_a_cluster(cluster: list[RedisServer],
     options = {"servers": f"127.0.0.1:{cluster[0].port}", "cluster": True}
     regions = [f"r{n}" for n in range(6)]
     events = [event(str(n), region=regions[n % 6]) for n in range(300)]
-    await through(Kit(tmp_path), options, events, [f"s.{region}" for region in regions], amid)
+    await through(Kit(tmp_path), options, events, [f"s.{region}" for region in regions], during)
     keys = []
     for node in cluster:
         with plain(node) as client:
@@ -203,7 +205,7 @@ async def test_the_primary_that_a_sentinel_names(tmp_path: Path, faults: bool) -
         await until(lambda: role_of(two).get("master_link_status") == "up", "the replica to follow")
         await until(known, "the sentinel to know the replica")
 
-        async def amid() -> None:
+        async def during() -> None:
             if not faults:
                 return
             await anyio.to_thread.run_sync(one.kill)
@@ -211,6 +213,6 @@ async def test_the_primary_that_a_sentinel_names(tmp_path: Path, faults: bool) -
 
         options = {"sentinel": {"service": "mymaster", "nodes": f"127.0.0.1:{sentinel.port}"}, "timeout_s": 2}
         events = [event(str(n), region="eu") for n in range(200)]
-        await through(Kit(tmp_path), options, events, ["s.eu"], amid)
+        await through(Kit(tmp_path), options, events, ["s.eu"], during)
         with plain(two) as client:
             await until(lambda: bool(client.exists("s.eu")), "the stream on the replica")

@@ -281,7 +281,7 @@ async def test_only_silent_consumers_that_hold_nothing_are_removed(kit: RedisKit
     async with running(kit, forget_consumers_s=1) as (_, _intake):
         await until(lambda: "tidegate-gone" not in consumers(kit), "the silent consumer to be removed")
         assert kit.redis.execute_command("EVAL", FORGET, 1, kit.stream, GROUP, "tidegate-holds") == 0, (
-            "also if it got entries just now"
+            "even if it got entries just now"
         )
         assert consumers(kit) >= {"tidegate-holds", "someone"}
         assert pending(kit) == 1

@@ -2,7 +2,7 @@
 
 A gateway reads several streams of one server, each with an ingress (or a bridge) that has the names of the default
 config. What the server has acknowledged goes into a ledger. In the end the gateway runs each config that left something
-behind once more, and everything must have arrived.
+behind again, and everything must have arrived.
 """
 
 from __future__ import annotations
@@ -426,7 +426,7 @@ def at_random(transport: Transport, folder: Path, word: str, reloads: int, kills
                     ingress = tuple(chance.sample(STREAMS, chance.randint(1, len(STREAMS))))
                     names = {"broker": chance.choice(("one", "one", "two")), "trigger": chance.choice(("one", "two"))}
                     wanted = Shape(ingress, **names)
-                if number in killing and chance.random() < 0.5:  # amid the reload
+                if number in killing and chance.random() < 0.5:  # during the reload
                     gateway.config.write_text(wanted.text(transport, word))
                     os.kill(gateway.pid, signal.SIGHUP)
                     time.sleep(chance.random() * 0.2)

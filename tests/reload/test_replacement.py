@@ -67,7 +67,7 @@ async def changed(gateway: Gateway, values: dict[str, Any]) -> None:
 
 @pytest.mark.spec("SAFE-04")
 async def test_what_runs_changes_at_once(tmp_path: Path) -> None:
-    """Whoever has looked at the parts goes on with those, as they were."""
+    """Whoever has looked at the parts keeps those, as they were."""
     slow = Slow("start")
     async with running(Parts(letters=slow), ONE, tmp_path) as gateway, anyio.create_task_group() as tasks:
         before = gateway.topology

@@ -87,7 +87,7 @@ def test_a_match_says_what_would_be_sent_when_and_in_which_order(tmp_path: Path)
     message = way["message"]
     assert (message["method"], message["url"], message["body"]) == ("POST", "http://127.0.0.1:1/a?x=1", "{}")
     assert {"ce-subject": "eu/1", "prefer": "reply"}.items() <= dict(message["headers"]).items()
-    assert (way["order"], way["lane"]) == ("key", "key eu/1")
+    assert (way["order"], way["order_key"]) == ("key", "key eu/1")
     assert way["retries"] == [{"retry": 1, "after_s": [0.5, 1.0]}, {"retry": 2, "after_s": [1.0, 2.0]}]
     assert way["dead_letter"].endswith("/dead-letter/default.jsonl")
 
@@ -125,7 +125,7 @@ def test_a_record_has_its_topic_and_the_key_that_the_channel_gave_it(tmp_path: P
         triggers: {a: {subscriber: {kafka: {topic: "t-{type}"}}, delivery: {order: key}}}
     """
     (way,) = explain(config, tmp_path, event(subject="s1"))["deliveries"]
-    assert (way["message"]["topic"], way["message"]["key"], way["lane"]) == ("t-order", "s1", "key s1")
+    assert (way["message"]["topic"], way["message"]["key"], way["order_key"]) == ("t-order", "s1", "key s1")
     assert ["ce_type", "order"] in way["message"]["headers"]
 
 

@@ -90,12 +90,12 @@ async def test_an_answer_means_what_the_sink_says_it_would(
     client: str, answer: tuple[int, dict[str, str], bytes], tmp_path: Path
 ) -> None:
     with Subscriber(default=answer) as subscriber:
-        real, judged = await _judged({"url": subscriber.url, "client": client}, tmp_path, answer)
+        real, classified = await _classified({"url": subscriber.url, "client": client}, tmp_path, answer)
     facts = attrgetter(*(name for name in dir(Outcome) if not name.startswith("_")))
-    assert facts(judged) == facts(real)
+    assert facts(classified) == facts(real)
 
 
-async def _judged(options: dict[str, Any], folder: Path, answer: tuple[int, dict[str, str], bytes]) -> Any:
+async def _classified(options: dict[str, Any], folder: Path, answer: tuple[int, dict[str, str], bytes]) -> Any:
     context = BuildContext("test", folder, SystemClock(), Registry.installed(), wants_reply=True)
     sink = context.build(SinkRef("http", options))
     assert isinstance(sink, ClassifiesResponses)

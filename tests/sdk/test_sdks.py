@@ -260,7 +260,7 @@ SPELLINGS = ("authid", "AuthID", "AUTHID", "Type", "eventtype", "eventType", "cl
 @pytest.mark.spec("SAFE-100")
 @pytest.mark.parametrize("version", ["1.0", "0.3", "0.1"])
 @pytest.mark.parametrize("sdk", ["python 1", "python 2", "javascript"])
-def test_an_sdk_reads_no_other_type_or_sender_than_the_one_judged(exchange: Exchange, sdk: str, version: str) -> None:
+def test_an_sdk_reads_no_other_type_or_sender_than_the_one_checked(exchange: Exchange, sdk: str, version: str) -> None:
     marked = [url for url in exchange.gateway.status()["brokers"][0]["ingress"] if url.endswith("/marked")]
     accepted = set()
     for id, (headers, body) in twisted(version).items():

@@ -1,4 +1,4 @@
-"""DNS rebinding: a page whose host name comes to mean this machine reaches no listener, at no door."""
+"""DNS rebinding: a page whose host name is later resolved to this machine reaches no listener, at no door."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
 The oracle sees the world from outside, so it does not know when the gateway began an attempt or read an answer, only
 when a server read the request and wrote the answer. `lag` is the longest that lies between the two in a network that
-is well; where a fault disturbed the network, the gateway or the server (`calm`), most promises can't be judged.
+is well; where a fault disturbed the network, the gateway or the server (`calm`), most promises can't be checked.
 """
 
 from __future__ import annotations
@@ -387,8 +387,8 @@ class Facts:
         return found
 
     def _index_queues(self) -> None:
-        """Messages of queues may come again whenever something goes wrong; none may be missing where the config has had
-        their topic all the time."""
+        """Messages of queues may be redelivered whenever something goes wrong; none may be missing where the config
+        has had their topic all the time."""
         published = list(self.history.of(Published))
         if not published:
             return

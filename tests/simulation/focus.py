@@ -77,7 +77,7 @@ def _answers(random: Random, seed: int) -> Plan:
 
 
 def _outage(random: Random, seed: int) -> Plan:
-    """A subscriber is away for long, and may then answer with a status before it is well."""
+    """A subscriber is down for long, and may then answer with a status before it is well."""
     policy = Policy(
         retry=random.choice((2, 4, 10)),
         backoff=random.choice(("exponential", "linear")),

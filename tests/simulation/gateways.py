@@ -68,7 +68,7 @@ class Process:
         forget()
 
     def _unexpected(self, what: str) -> None:
-        """asyncio would log this. aiokafka tells of a connection whose bootstrap was cancelled, and closes it."""
+        """asyncio would log this. aiokafka reports a connection whose bootstrap was cancelled, and closes it."""
         if not what.startswith("Unclosed AIOKafkaConnection"):
             self._world.broken(what)
 

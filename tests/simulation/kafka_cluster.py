@@ -59,7 +59,7 @@ class Client(Protocol):
         """Something has changed that it wants to know."""
 
     def expelled(self) -> None:
-        """It learns that the group goes on without it."""
+        """It learns that the group continues without it."""
 
     def renewed(self) -> None:
         """It learns that one of its topics has been recreated."""
@@ -302,7 +302,7 @@ class Group:
     forget = leave
 
     def expel(self, member: Client, learns_s: float) -> None:
-        """The group goes on without a member that is silent; it learns that later."""
+        """The group continues without a member that is silent; it learns that later."""
         if member in self.members:
             self.leave(member)
             self._cluster.world.scheduler.after(learns_s, member.expelled)

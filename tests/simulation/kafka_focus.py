@@ -41,7 +41,7 @@ def refused(random: Random, seed: int) -> Plan:
 
 
 def full(random: Random, seed: int) -> Plan:
-    """A bridge holds as many records as it may, since its sink is away."""
+    """A bridge holds as many records as it may, since its sink is down."""
     policy = Policy(
         retry=random.choice((0, 3)),
         backoff_delay_s=0.2,

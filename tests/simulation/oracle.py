@@ -1,5 +1,5 @@
-"""Judges a history by the promises of docs/discussion/delivery.md and ordering.md: one function for each sentence that
-promises something (`promises/`)."""
+"""Checks a history against the promises of docs/discussion/delivery.md and ordering.md: one function for each sentence
+that promises something (`promises/`)."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ OF_WORKERS = frozenset((
     "only-those-who-want-it-get-it", "events-stay-as-they-are", "answers-are-those-of-the-table",
     "the-gateway-comes-to-rest", "nothing-breaks", "the-gateway-starts",
 ))  # fmt: skip
-"""The promises that several workers are judged by: the others count, or order, what one process does."""
+"""The promises that several workers are checked by: the others count, or order, what one process does."""
 
 
 @dataclass(frozen=True)

@@ -130,7 +130,7 @@ class SimulatedSink:
                 world.replied(number, None, "sink 1")
             case 2:
                 world.later(0.005, answer, DELIVERED, 202)
-                world.later(0.005, done, Outcome(False, retry=True, reason="once more"))
+                world.later(0.005, done, Outcome(False, retry=True, reason="again"))
             case 3:
                 world.later(timeout_s + 5, answer, DELIVERED, 202)
             case 4:

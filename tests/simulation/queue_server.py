@@ -1,5 +1,5 @@
 """The world's message queues: what their servers have in common. They outlive the gateway's processes, and keep what is
-published while it is away."""
+published while it is down."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Plans about reloads that take their time, with stops, crashes and more reloads amid them."""
+"""Plans about reloads that take their time, with stops, crashes and more reloads during them."""
 
 from __future__ import annotations
 
@@ -72,10 +72,10 @@ def _drawn(random: Random, seed: int) -> Plan:
             faults.append(Fault(round(at - 0.5, 3), random.choice(("queue-away", "queue-vanish")), MQTT, 10.0))
         faults.append(Fault(round(at, 3), "reload", amount=0 if round_ % 2 else len(configs) - 1))
         for _ in range(random.choice((1, 1, 2))):
-            amid = at + random.choice((0.0, 0.001, 0.01, 1.0)) * random.random() + random.choice((0.0, 0.8)) * drain_s
+            during = at + random.choice((0.0, 0.001, 0.01, 1.0)) * random.random() + random.choice((0.0, 0.8)) * drain_s
             kind = random.choice(("restart", "restart", "restart", "crash", "power", "reload"))
             amount = random.choice((0, 0, 3)) if kind != "reload" else random.randrange(len(configs))
-            faults.append(Fault(round(amid, 4), kind, "", random.choice((0.0, 0.5)), amount * (kind != "restart")))
+            faults.append(Fault(round(during, 4), kind, "", random.choice((0.0, 0.5)), amount * (kind != "restart")))
     sends = []
     for number in range(random.choice((20, 60))):
         event = Event(f"e{number}", key=random.choice(("", "k1", "k2")))

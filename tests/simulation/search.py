@@ -1,6 +1,6 @@
 """Searches seeds for a run that breaks a promise: `python -m tests.simulation.search --seeds 20000`.
 
-Each process takes every n-th seed, runs its plan and judges the history. What breaks a promise is shrunk and told as a
+Each process takes every n-th seed, runs its plan and checks the history. What breaks a promise is shrunk and told as a
 story. `--planted NAME` does the same with a bug planted in the product, and says how long it took to find it.
 """
 

@@ -33,8 +33,8 @@ def _spins(number: int, frame: FrameType | None) -> None:
     raise Spins
 
 
-def judged(plan: Plan, cpu_s: float = 60.0) -> tuple[History, list[Violation]]:
-    """Runs a plan and judges its history. A run that takes more CPU than this has broken a promise, too."""
+def checked(plan: Plan, cpu_s: float = 60.0) -> tuple[History, list[Violation]]:
+    """Runs a plan and checks its history. A run that takes more CPU than this has broken a promise, too."""
     from .history import Broken, History
     from .oracle import violations
     from .world import run
@@ -57,7 +57,7 @@ def result_of(plan: Plan) -> dict[str, Any]:
     from .history import Answered, Arrived, Happened
 
     began = time.process_time()
-    history, broken = judged(plan)
+    history, broken = checked(plan)
     return {
         "seed": plan.seed,
         "broken": [str(v) for v in broken],
@@ -79,11 +79,11 @@ def story(given: argparse.Namespace) -> int:
     from .story import tell
 
     plan = Plan.of(given.story) if given.story is not None else Plan.read(given.plan.read_text())
-    history, broken = judged(plan)
+    history, broken = checked(plan)
     if given.shrink and broken:
         wanted = broken[0].promise
-        plan = shrunk(plan, lambda smaller: any(v.promise == wanted for v in judged(smaller)[1]), given.runs)
-        history, broken = judged(plan)
+        plan = shrunk(plan, lambda smaller: any(v.promise == wanted for v in checked(smaller)[1]), given.runs)
+        history, broken = checked(plan)
         given.shrink.write_text(plan.json() + "\n")
     print(tell(plan, history, broken, whole=given.whole))
     return 1 if broken else 0

@@ -13,7 +13,7 @@ from tests.simulation.focus import LATER, SHARE, focused
 from tests.simulation.history import Answered, Arrived, History, Replied, Started, SyncFailed
 from tests.simulation.plan import Bridge, Config, Event, Fault, Kafka, Plan, Policy, Send, Trigger
 from tests.simulation.search import Hunt, record
-from tests.simulation.searching import judged
+from tests.simulation.searching import checked
 from tests.simulation.shortages import PLACES
 from tests.simulation.story import tell
 from tests.simulation.world import run
@@ -40,7 +40,7 @@ def test_without_descriptors_nothing_is_sent_and_no_try_is_used_up() -> None:
     plan = Plan(
         1, (Config((Trigger("t1", policy=Policy(retry=0)),)),), SENDS, (Fault(0.5, "short", "", 6.0),), seconds=10
     )
-    history, broken = judged(plan)
+    history, broken = checked(plan)
     assert not broken
     arrivals = list(history.of(Arrived))
     assert {a.server for a in arrivals} == {"t1"}
@@ -50,7 +50,7 @@ def test_without_descriptors_nothing_is_sent_and_no_try_is_used_up() -> None:
 
 def test_memory_is_short_at_one_place_and_then_no_more() -> None:
     place = PLACES.index("gateway_log.channel:_encode")
-    history, broken = judged(Plan(1, CONFIG, SENDS, (Fault(1.55, "memory", "", 0.5, place),), seconds=10))
+    history, broken = checked(Plan(1, CONFIG, SENDS, (Fault(1.55, "memory", "", 0.5, place),), seconds=10))
     assert not broken
     statuses = [a.status for a in history.of(Answered)]
     assert statuses[0] == statuses[-1] == 202
@@ -59,7 +59,7 @@ def test_memory_is_short_at_one_place_and_then_no_more() -> None:
 
 def test_after_a_failed_sync_nothing_is_accepted_until_a_restart() -> None:
     plan = Plan(1, CONFIG, SENDS, (Fault(1.55, "sync-once", "", 4.0, 1),), seconds=10)
-    history, broken = judged(plan)
+    history, broken = checked(plan)
     assert not broken
     (failed,) = history.of(SyncFailed)
     again = [s.at for s in history.of(Started)][1]
@@ -74,7 +74,7 @@ def test_a_disk_that_lies_takes_away_what_was_written_meanwhile() -> None:
     away = Fault(0.5, "refuse", "t1", 4.0)
     gone = 0
     for seed in range(20):  # what survives of writes without a sync is drawn
-        history, broken = judged(Plan(seed, CONFIG, SENDS[:15], (away, *faults), seconds=10))
+        history, broken = checked(Plan(seed, CONFIG, SENDS[:15], (away, *faults), seconds=10))
         assert not broken
         accepted = {SENDS[a.send].events[0].id for a in history.of(Answered) if a.status == 202}
         came = {dict(a.headers)["ce-id"] for a in history.of(Arrived)}
@@ -98,7 +98,7 @@ def test_a_hunt_is_recorded_among_the_others(tmp_path: Path) -> None:
 def test_a_situation_that_came_later_breaks_no_promise(situation: Callable[[Random, int], Plan]) -> None:
     plan = situation(Random(1), 1)
     plan = replace(plan, sends=tuple(sorted(plan.sends, key=lambda send: send.at)))
-    history, broken = judged(plan)
+    history, broken = checked(plan)
     assert not broken, tell(plan, history, broken)
 
 
@@ -111,11 +111,11 @@ def test_what_came_later_takes_no_seed_from_the_others() -> None:
 
 
 def test_a_bridge_that_is_full_takes_records_later() -> None:
-    """It holds fewer than come while its sink is away."""
+    """It holds fewer than come while its sink is down."""
     bridges = (Bridge("b2", Policy(retry=0, max_in_flight=64), source="kafka"),)
     sends = tuple(Send(1 + n / 100, (Event(f"e{n}", key="k1"),), to="b2", mode="record") for n in range(40))
     away = Fault(0.5, "status", "b2", 5.0, 503)
-    history, broken = judged(
+    history, broken = checked(
         Plan(1, (Config(bridges=bridges, kafka=Kafka()),), sends, (away,), seconds=10, most_held=20)
     )
     assert not broken

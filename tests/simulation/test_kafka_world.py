@@ -78,7 +78,7 @@ def test_an_offset_that_is_committed_too_early_is_found() -> None:
     headers = {"ce-" + n: v for n, v in event.attributes.items() if n != "datacontenttype"}
     headers["content-type"] = "text/plain"
 
-    def judged(commit_at: float) -> set[str]:
+    def checked(commit_at: float) -> set[str]:
         parts = [
             Produced(1.0, "in-b2", 1, 0, 0, "e0", 0, 0, 0),
             Arrived(1.1, 0, "b2", 0, tuple(headers.items()), event.data, 1),
@@ -88,5 +88,5 @@ def test_an_offset_that_is_committed_too_early_is_found() -> None:
         whole = [Started(0.5, 1, 0), *sorted(parts, key=lambda r: r.at), Quiet(100.0, True)]
         return {v.promise for v in violations(plan, History(whole))}
 
-    assert judged(1.3) == set()
-    assert judged(1.15) == {"an-offset-is-committed-after-all-before-it"}
+    assert checked(1.3) == set()
+    assert checked(1.15) == {"an-offset-is-committed-after-all-before-it"}

@@ -12,7 +12,7 @@ import pytest
 from tests.simulation import planting
 from tests.simulation.plan import Plan
 from tests.simulation.search import hunted, searched
-from tests.simulation.searching import judged
+from tests.simulation.searching import checked
 from tests.simulation.story import tell
 
 CORPUS = sorted(Path(__file__).with_name("corpus").glob("*.json"))
@@ -26,7 +26,7 @@ FIRST = int(os.environ.get("TIDEGATE_SIMULATION_FIRST", "1"))
 @pytest.mark.parametrize("file", CORPUS, ids=lambda file: file.stem)
 def test_what_once_broke_a_promise_keeps_it(file: Path) -> None:
     plan = Plan.read(file.read_text())
-    history, broken = judged(plan)
+    history, broken = checked(plan)
     assert not broken, tell(plan, history, broken)
 
 
@@ -34,7 +34,7 @@ def test_what_once_broke_a_promise_keeps_it(file: Path) -> None:
 @pytest.mark.parametrize("seed", range(FIRST, FIRST + 6))
 def test_a_new_run_breaks_no_promise(seed: int) -> None:
     plan = Plan.of(seed)
-    history, broken = judged(plan)
+    history, broken = checked(plan)
     assert not broken, tell(plan, history, broken)
 
 

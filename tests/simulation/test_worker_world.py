@@ -55,7 +55,7 @@ def test_another_worker_takes_over_what_is_fetched() -> None:
 
 
 @pytest.mark.spec("SIM-17")
-def test_a_reload_reaches_all_workers_though_the_first_one_is_killed_amid_it() -> None:
+def test_a_reload_reaches_all_workers_though_the_first_one_is_killed_during_it() -> None:
     """Its successor reads the new config, and has nothing to reload."""
     made = plan(Fault(5.0, "reload", amount=1), Fault(5.0001, "worker-crash"))
     history = run(made)

@@ -308,7 +308,7 @@ class Group(Process):
     # -- its state --------------------------------------------------------------------------------------------------
 
     def report(self) -> None:
-        """The status of the whole is not judged."""
+        """The status of the whole is not checked."""
 
     def resting(self) -> str:
         workers = self._world.plan.configs[self._world.config].workers

@@ -90,7 +90,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--only", action="append", default=[], metavar="FAULT", help="only this fault; again for more")
     parser.add_argument("--list", action="store_true", help="list the faults")
     parser.add_argument("--batch", type=int, default=25, help="events in one request")
-    parser.add_argument("--connections", type=int, default=4, help="connections of each road")
+    parser.add_argument("--connections", type=int, default=4, help="connections of each route")
     a = parser.parse_args(arguments)
     if a.list:
         print("\n".join(fault.name for fault in ALL))

@@ -29,7 +29,7 @@ TABLE_S = 900.0
 
 @dataclass(slots=True)
 class Played:
-    """A fault that happened: from `begin` to `healed` it was there, at `recovered` every road flowed again."""
+    """A fault that happened: from `begin` to `healed` it was there, at `recovered` every route flowed again."""
 
     name: str
     begin: float
@@ -39,7 +39,7 @@ class Played:
 
     @property
     def recovery_s(self) -> float:
-        """How long it took until every road flowed again."""
+        """How long it took until every route flowed again."""
         return max(0.0, self.recovered - self.healed)
 
 
@@ -143,7 +143,7 @@ class Conductor:
         played.recovered = self.world.elapsed
 
     def _flowing(self, what: str) -> None:
-        """Returns when on each road an event was accepted, and one delivered, after this call."""
+        """Returns when on each route an event was accepted, and one delivered, after this call."""
         marks = {name: (a.said_yes, a.at["out"].first) for name, a in self.world.accounts.items()}
         end = time.monotonic() + self.world.options.recovery_s
         while marks:
@@ -153,13 +153,13 @@ class Conductor:
                     del marks[name]
             if time.monotonic() > end:
                 stuck = ", ".join(f"{name}: {self._stands(name)}" for name in marks)
-                raise Hang(f"{self.world.options.recovery_s:g} s after {what} these roads do not flow: {stuck}")
+                raise Hang(f"{self.world.options.recovery_s:g} s after {what} these routes do not flow: {stuck}")
             if self.course.hangs:
                 return
             time.sleep(0.05)
 
-    def _stands(self, road: str) -> str:
-        account = self.world.accounts[road]
+    def _stands(self, route: str) -> str:
+        account = self.world.accounts[route]
         return f"{account.said_yes} accepted, {account.open} on their way"
 
     # -- the end -----------------------------------------------------------------------------------------------------

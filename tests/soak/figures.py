@@ -19,19 +19,19 @@ from tests.soak.world import World
 
 AFTER_S = 30
 """So long after its recovery a fault may explain an event that arrives again: retries, and a group that rebalances."""
-JUDGED_S = 7200
+CHECKED_S = 7200
 GROWTH = 10.0
 
 
 def count(world: World, course: Course) -> Figures:
     """All figures. What was promised and not kept is added to `course.broken`."""
-    roads, repeats = {}, Counter[str]()
-    for road in world.roads:
-        account = world.accounts[road.name]
-        verdict = account.check(road.broker == "log")
+    routes, repeats = {}, Counter[str]()
+    for route in world.routes:
+        account = world.accounts[route.name]
+        verdict = account.check(route.broker == "log")
         found = _repeats(account, course.played)
         repeats += found
-        roads[road.name] = {
+        routes[route.name] = {
             "sent": account.numbered,
             "accepted": account.said_yes,
             "delivered": account.at["out"].first,
@@ -42,12 +42,14 @@ def count(world: World, course: Course) -> Figures:
             "again": found.total(),
         }
         if verdict.missing and course.hangs:
-            roads[road.name]["lost"] = 0
-            roads[road.name]["open"] = verdict.missing
+            routes[route.name]["lost"] = 0
+            routes[route.name]["open"] = verdict.missing
         elif verdict.missing:
-            course.broken.append(f"{verdict.missing} accepted events of the road {road.name} are lost: {verdict.lost}")
+            course.broken.append(
+                f"{verdict.missing} accepted events of the route {route.name} are lost: {verdict.lost}"
+            )
         if verdict.misplaced:
-            course.broken.append(f"{verdict.misplaced} events of the road {road.name} are where they don't belong")
+            course.broken.append(f"{verdict.misplaced} events of the route {route.name} are where they don't belong")
     if unexplained := repeats["no fault"]:
         course.broken.append(f"{unexplained} events arrived again, and no fault explains it")
     for name, what in (
@@ -67,7 +69,7 @@ def count(world: World, course: Course) -> Figures:
         if not checked.kept:
             course.broken.append(f"the table of {table} is not exactly once: {tables[table]}")
     memory = _growth(course.samples)
-    if memory and course.seconds >= JUDGED_S and memory["percent"] > GROWTH:
+    if memory and course.seconds >= CHECKED_S and memory["percent"] > GROWTH:
         course.broken.append(f"the memory of the gateway that is never killed grew by {memory['percent']} %")
     return {
         "seconds": round(course.seconds),
@@ -78,10 +80,10 @@ def count(world: World, course: Course) -> Figures:
         "every_s": world.options.every_s,
         "machine": f"{platform.system()}, {os.cpu_count()} cores, Python {platform.python_version()}",
         "disk": world.disk.kind,
-        "events": sum(road["accepted"] for road in roads.values()),
-        "lost": sum(road["lost"] for road in roads.values()),
+        "events": sum(route["accepted"] for route in routes.values()),
+        "lost": sum(route["lost"] for route in routes.values()),
         "faults": len(course.played),
-        "roads": roads,
+        "routes": routes,
         "tables": tables,
         "by_fault": _by_fault(course, repeats),
         "sent_again": sum(a.at[place].sent_again for a in world.accounts.values() for place in PLACES),
@@ -146,7 +148,7 @@ def _growth(samples: list[Sample]) -> dict[str, float]:
     if len(points) < 20:
         return {}
     end = points[-1][0]
-    begin = 3600.0 if end >= JUDGED_S else end / 3
+    begin = 3600.0 if end >= CHECKED_S else end / 3
     width = max(60.0, end / 20)
     early = median([v for t, v in points if begin - width <= t <= begin] or [points[0][1]])
     late = median([v for t, v in points if t >= end - width])

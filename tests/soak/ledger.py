@@ -60,10 +60,10 @@ class Column:
 
 
 class Arrivals:
-    """What arrived of a road at a place: how often each event, and how many arrived again in each second."""
+    """What arrived of a route at a place: how often each event, and how many arrived again in each second."""
 
-    def __init__(self, folder: Path, road: str, place: str, capacity: int) -> None:
-        name = f"{road}.{place}"
+    def __init__(self, folder: Path, route: str, place: str, capacity: int) -> None:
+        name = f"{route}.{place}"
         self.times = Column(folder / name, capacity)
         self.again = Column(folder / f"{name}.again", SECONDS, _U32)
         """Arrivals beyond the first, of events that the sender sent once, by second."""
@@ -90,14 +90,14 @@ class Arrivals:
 
 
 class Account:
-    """One road's events."""
+    """One route's events."""
 
-    def __init__(self, folder: Path, road: str, capacity: int) -> None:
+    def __init__(self, folder: Path, route: str, capacity: int) -> None:
         self.capacity = capacity
-        self.attempts = Column(folder / f"{road}.attempts", capacity)
-        self.accepted = Column(folder / f"{road}.accepted", capacity)
-        self._totals = Column(folder / f"{road}.total", 2, _U64)
-        self.at = {place: Arrivals(folder, road, place, capacity) for place in PLACES}
+        self.attempts = Column(folder / f"{route}.attempts", capacity)
+        self.accepted = Column(folder / f"{route}.accepted", capacity)
+        self._totals = Column(folder / f"{route}.total", 2, _U64)
+        self.at = {place: Arrivals(folder, route, place, capacity) for place in PLACES}
 
     @property
     def numbered(self) -> int:
@@ -108,7 +108,7 @@ class Account:
         """Gives out numbers. Raises `OverflowError` if the ledger is full."""
         begin = self.numbered
         if begin + count > self.capacity:
-            raise OverflowError(f"the ledger has room for {self.capacity} events of a road")
+            raise OverflowError(f"the ledger has room for {self.capacity} events of a route")
         self._totals.put(0, begin + count)
         return range(begin, begin + count)
 

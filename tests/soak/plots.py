@@ -35,7 +35,7 @@ def charts(course: Course, starts: list[tuple[float, str, float]]) -> dict[str, 
         started.setdefault(part, []).append((at, seconds))
     drawn = {
         "throughput": {"accepted": _rate(samples, "accepted"), "delivered": _rate(samples, "delivered")},
-        "open": {"all roads": _of(samples, "on their way")},
+        "open": {"all routes": _of(samples, "on their way")},
         "memory": _ending(samples, ": MB", without=("log", "steady log")),
         "descriptors": _ending(samples, ": descriptors"),
         "threads": _ending(samples, ": threads"),

@@ -17,7 +17,7 @@ import httptools
 import uvloop
 
 from tests.soak.ledger import PLACES, Account, Control
-from tests.soak.traffic import NEVER, ROADS, attributes_of, body_of, read_source
+from tests.soak.traffic import NEVER, ROUTES, attributes_of, body_of, read_source
 
 _ANSWERS = {code: f"HTTP/1.1 {code} x\r\ncontent-length: 0\r\n\r\n".encode() for code in (202, 400, 503)}
 _BUSY = 0.01
@@ -28,7 +28,7 @@ class Books:
     """All that this process writes, and what every connection needs."""
 
     def __init__(self, folder: Path, capacity: int, index: int, began: float) -> None:
-        self.accounts = {road.name: Account(folder, road.name, capacity) for road in ROADS}
+        self.accounts = {route.name: Account(folder, route.name, capacity) for route in ROUTES}
         self.control = Control(folder)
         self.index = index
         self.began = began
@@ -45,9 +45,9 @@ class Books:
         """Writes an arrival down; returns the answer's status."""
         place = path.strip("/")
         try:
-            road = read_source(attributes["source"])
+            route = read_source(attributes["source"])
             number = int(attributes["id"])
-            account = self.accounts[road]
+            account = self.accounts[route]
         except (KeyError, ValueError):
             self.wrong("stranger", path, attributes, body)
             return 202
@@ -61,7 +61,7 @@ class Books:
                 return 400
             if self.chance.random() < _BUSY:
                 return 503
-        expected = attributes_of(road, number)
+        expected = attributes_of(route, number)
         known = attributes if len(attributes) == len(expected) else {n: attributes.get(n, "") for n in expected}
         if known != expected or (known is not attributes and not place.startswith("dead")):
             self.wrong("attributes", path, attributes, body)

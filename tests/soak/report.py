@@ -15,7 +15,7 @@ CHARTS = {
     "threads": "Threads",
     "size": "Size of the logs, MB",
     "lag": "Lag of triggers and tables, events",
-    "recovery": "Seconds from the end of a fault until every road flowed",
+    "recovery": "Seconds from the end of a fault until every route flowed",
     "starts": "Seconds that a start took",
 }
 
@@ -34,8 +34,8 @@ def lines(figures: Figures) -> Iterator[str]:
     if figures["broken"]:
         yield from ("", "## Broken", "")
         yield from (f"- {what}" for what in figures["broken"])
-    yield from ("", "## Events", "", *road_table(figures), "")
-    yield "A road is a way from senders to the subscriber: over HTTP, HTTPS or a Kafka topic into the log, over HTTP"
+    yield from ("", "## Events", "", *route_table(figures), "")
+    yield "A route is a way from senders to the subscriber: over HTTP, HTTPS or a Kafka topic into the log, over HTTP"
     yield "into the Kafka channel, and over HTTP into the log of a second gateway that is never killed."
     if figures["tables"]:
         yield from ("", "## Tables", "", *table_table(figures))
@@ -60,11 +60,11 @@ def lines(figures: Figures) -> Iterator[str]:
         yield ""
 
 
-def road_table(figures: Figures) -> Iterator[str]:
-    """Events by road."""
-    yield "| road | accepted | delivered | dead letters | behind the proxy | arrived again | lost |"
+def route_table(figures: Figures) -> Iterator[str]:
+    """Events by route."""
+    yield "| route | accepted | delivered | dead letters | behind the proxy | arrived again | lost |"
     yield "| --- | ---: | ---: | ---: | ---: | ---: | ---: |"
-    yield from _rows(figures["roads"], "accepted", "delivered", "dead letters", "proxied", "again", "lost")
+    yield from _rows(figures["routes"], "accepted", "delivered", "dead letters", "proxied", "again", "lost")
 
 
 def table_table(figures: Figures) -> Iterator[str]:
@@ -110,7 +110,7 @@ def published(runs: list[Figures]) -> Iterator[str]:
         yield from ("", f"Not as promised: {broken}.")
     yield ""
     yield f"The last run in full ({last['machine']}; the gateway's disk: {last['disk']}):"
-    yield from ("", *road_table(last))
+    yield from ("", *route_table(last))
     if last["tables"]:
         yield from ("", *table_table(last))
     yield from ("", *fault_table(last), "")

@@ -31,11 +31,11 @@ _LEAST_S, _MOST_S = 0.05, 0.5
 
 
 @dataclass(frozen=True, slots=True)
-class Lane:
-    """How a road is sent: events a second (0: as many as it takes), connections, events in a request; `url` and `ca`
+class Load:
+    """How a route is sent: events a second (0: as many as it takes), connections, events in a request; `url` and `ca`
     for HTTP, `bootstrap` and `topic` for Kafka."""
 
-    road: str
+    route: str
     rate: float
     connections: int
     batch: int
@@ -47,17 +47,17 @@ class Lane:
 
 @dataclass(frozen=True, slots=True)
 class Orders:
-    """`most_open` events may be on their way on each road; `patience_s` is for what is open at the end."""
+    """`most_open` events may be on their way on each route; `patience_s` is for what is open at the end."""
 
     folder: str
     capacity: int
     most_open: int
     patience_s: float
-    lanes: list[Lane]
+    loads: list[Load]
 
 
 class Sending:
-    """What all lanes share."""
+    """What all loads share."""
 
     def __init__(self, orders: Orders) -> None:
         self.control = Control(Path(orders.folder))
@@ -83,9 +83,9 @@ class Sending:
         """Whether the load may go on."""
         return self.control.sender == Control.RUN and account.open < self.most_open
 
-    def refused(self, road: str, numbers: range, status: int, text: bytes) -> None:
+    def refused(self, route: str, numbers: range, status: int, text: bytes) -> None:
         """Writes down that a valid event was refused for good."""
-        row = {"road": road, "numbers": [numbers.start, numbers.stop], "status": status, "body": text[:300].decode()}
+        row = {"route": route, "numbers": [numbers.start, numbers.stop], "status": status, "body": text[:300].decode()}
         with self._refused.open("a") as file:
             file.write(json.dumps(row) + "\n")
 
@@ -107,11 +107,11 @@ class Pace:
         self._due = max(self._due, now - 1.0) + events / self._rate
 
 
-async def send_http(lane: Lane, account: Account, sending: Sending, index: int) -> None:
+async def send_http(load: Load, account: Account, sending: Sending, index: int) -> None:
     """One connection at a time, one request at a time."""
-    parts = urlsplit(lane.url)
-    secure = ssl.create_default_context(cafile=lane.ca) if lane.ca else None
-    pace = Pace(lane.rate / lane.connections)
+    parts = urlsplit(load.url)
+    secure = ssl.create_default_context(cafile=load.ca) if load.ca else None
+    pace = Pace(load.rate / load.connections)
     streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
     requests = index
     while not sending.ending:
@@ -119,9 +119,9 @@ async def send_http(lane: Lane, account: Account, sending: Sending, index: int) 
             await asyncio.sleep(0.05)
             continue
         requests += 1
-        numbers = account.take(1 if requests % _SINGLE == 0 else lane.batch)
+        numbers = account.take(1 if requests % _SINGLE == 0 else load.batch)
         await pace.wait(len(numbers))
-        request = _request(lane.road, numbers, parts.netloc, single=len(numbers) == 1)
+        request = _request(load.route, numbers, parts.netloc, single=len(numbers) == 1)
         wait = _LEAST_S
         while not sending.over:
             for number in numbers:
@@ -143,7 +143,7 @@ async def send_http(lane: Lane, account: Account, sending: Sending, index: int) 
                     account.accept(number)
                 break
             if status not in (0, 408, 429, 503):
-                sending.refused(lane.road, numbers, status, text)
+                sending.refused(load.route, numbers, status, text)
                 break
             await asyncio.sleep(wait)
             wait = min(wait * 2, _MOST_S)
@@ -151,15 +151,15 @@ async def send_http(lane: Lane, account: Account, sending: Sending, index: int) 
         streams[1].close()
 
 
-def _request(road: str, numbers: range, host: str, *, single: bool) -> bytes:
+def _request(route: str, numbers: range, host: str, *, single: bool) -> bytes:
     if single:
-        attributes = attributes_of(road, numbers.start)
+        attributes = attributes_of(route, numbers.start)
         kind = attributes.pop("datacontenttype")
         body = body_of(numbers.start)
         head = "".join(f"ce-{name}: {quote(value, safe='/!#$&+-.:;')}\r\n" for name, value in attributes.items())
     else:
         kind, head = "application/cloudevents-batch+json", ""
-        body = batch(road, numbers)
+        body = batch(route, numbers)
     return (
         f"POST / HTTP/1.1\r\nhost: {host}\r\ncontent-type: {kind}\r\n{head}content-length: {len(body)}\r\n\r\n".encode()
         + body
@@ -176,12 +176,12 @@ async def _answer(reader: asyncio.StreamReader) -> tuple[int, bytes]:
     return int(head[9:12]), await reader.readexactly(length)
 
 
-def send_kafka(lane: Lane, account: Account, sending: Sending) -> None:
+def send_kafka(load: Load, account: Account, sending: Sending) -> None:
     """A producer that is not the gateway's, in a thread of its own."""
     from confluent_kafka import KafkaException, Producer
 
     settings = {
-        "bootstrap.servers": lane.bootstrap,
+        "bootstrap.servers": load.bootstrap,
         "enable.idempotence": True,
         "log.connection.close": False,
         "message.timeout.ms": 60_000,
@@ -193,7 +193,7 @@ def send_kafka(lane: Lane, account: Account, sending: Sending) -> None:
     def put(number: int) -> None:
         account.attempts.add(number)
         headers: list[tuple[str, str | bytes | None]] = [
-            (f"ce_{n}", v) for n, v in attributes_of(lane.road, number).items() if n != "datacontenttype"
+            (f"ce_{n}", v) for n, v in attributes_of(load.route, number).items() if n != "datacontenttype"
         ]
         headers.append(("content-type", "application/octet-stream"))
 
@@ -203,7 +203,7 @@ def send_kafka(lane: Lane, account: Account, sending: Sending) -> None:
         while True:
             try:
                 producer.produce(
-                    lane.topic, body_of(number), b"key-%d" % (number % 211), headers=headers, on_delivery=done
+                    load.topic, body_of(number), b"key-%d" % (number % 211), headers=headers, on_delivery=done
                 )
                 return
             except BufferError:
@@ -227,26 +227,26 @@ def send_kafka(lane: Lane, account: Account, sending: Sending) -> None:
         now = time.monotonic()
         if not sending.may_begin(account) or now < due or len(producer) > 5_000:
             continue
-        numbers = account.take(lane.batch)
+        numbers = account.take(load.batch)
         for number in numbers:
             put(number)
-        due = max(due, now - 1.0) + (len(numbers) / lane.rate if lane.rate else 0.0)
+        due = max(due, now - 1.0) + (len(numbers) / load.rate if load.rate else 0.0)
 
 
 async def main() -> None:
     document = json.loads(sys.argv[1])
-    orders = Orders(**{**document, "lanes": [Lane(**lane) for lane in document["lanes"]]})
+    orders = Orders(**{**document, "loads": [Load(**load) for load in document["loads"]]})
     sending = Sending(orders)
     threads = []
     async with asyncio.TaskGroup() as tasks:
-        for lane in orders.lanes:
-            account = Account(Path(orders.folder), lane.road, orders.capacity)
-            if lane.bootstrap:
-                threads.append(threading.Thread(target=send_kafka, args=(lane, account, sending), daemon=True))
+        for load in orders.loads:
+            account = Account(Path(orders.folder), load.route, orders.capacity)
+            if load.bootstrap:
+                threads.append(threading.Thread(target=send_kafka, args=(load, account, sending), daemon=True))
                 threads[-1].start()
                 continue
-            for index in range(lane.connections):
-                tasks.create_task(send_http(lane, account, sending, index))
+            for index in range(load.connections):
+                tasks.create_task(send_http(load, account, sending, index))
     for thread in threads:
         await asyncio.to_thread(thread.join)
 

@@ -40,7 +40,7 @@ class TableVerdict:
 def check_table(world: World, table: str) -> TableVerdict:
     """Reads all of a table, without Spark."""
     verdict = TableVerdict()
-    accounts = {road.name: world.accounts[road.name] for road in world.roads if road.broker == table}
+    accounts = {route.name: world.accounts[route.name] for route in world.routes if route.broker == table}
     counts = {name: bytearray(account.numbered) for name, account in accounts.items()}
     places: dict[int, set[int]] = defaultdict(set)
     for file in _files(world.table_path(table), world.table_format(table)):
@@ -51,15 +51,15 @@ def check_table(world: World, table: str) -> TableVerdict:
                 verdict.twice += 1
                 continue
             seen.add(row["position"])
-            road, number = read_source(row["source"]), int(row["id"])
-            if road not in counts or kind_of(number % 5) != "table" or row["data"] != body_of(number):
+            route, number = read_source(row["source"]), int(row["id"])
+            if route not in counts or kind_of(number % 5) != "table" or row["data"] != body_of(number):
                 verdict.wrong += 1
                 continue
-            before = counts[road][number]
-            counts[road][number] = min(255, before + 1)
+            before = counts[route][number]
+            counts[route][number] = min(255, before + 1)
             if before:
                 verdict.copies += 1
-                verdict.unexplained += road != "topic" and accounts[road].attempts.get(number) < 2
+                verdict.unexplained += route != "topic" and accounts[route].attempts.get(number) < 2
     for name, account in accounts.items():
         accepted = account.accepted.map
         for number in range(0, account.numbered, 5):

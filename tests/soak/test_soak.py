@@ -61,7 +61,7 @@ def test_a_short_soak_loses_nothing(tmp_path: Path) -> None:
     assert code == KEPT, figures["broken"]
     assert figures["lost"] == 0
     assert figures["faults"] >= 2
-    assert all(road["accepted"] > 20 for road in figures["roads"].values())
+    assert all(route["accepted"] > 20 for route in figures["routes"].values())
     page = (tmp_path / "soak" / "report.md").read_text()
     assert f"{figures['faults']} faults" in page
     for line in page.splitlines():

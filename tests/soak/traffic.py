@@ -1,4 +1,4 @@
-"""The events of a soak: every one follows from its road and its number, so that nothing has to be remembered."""
+"""The events of a soak: every one follows from its route and its number, so that nothing has to be remembered."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _KINDS = {0: "table", 1: "proxied"}
 
 
 @dataclass(frozen=True, slots=True)
-class Road:
+class Route:
     """A way from a sender to the subscriber. `gateway` is the one that is killed (`storm`) or the one that is not
     (`steady`), `broker` the broker in its config, `sends` how the sender reaches it."""
 
@@ -27,14 +27,14 @@ class Road:
     share: float
 
 
-ROADS = (
-    Road("log", "storm", "log", "http", 0.4),
-    Road("tls", "storm", "log", "https", 0.1),
-    Road("topic", "storm", "log", "kafka", 0.2),
-    Road("kafka", "storm", "kafka", "http", 0.15),
-    Road("steady", "steady", "own", "http", 0.15),
+ROUTES = (
+    Route("log", "storm", "log", "http", 0.4),
+    Route("tls", "storm", "log", "https", 0.1),
+    Route("topic", "storm", "log", "kafka", 0.2),
+    Route("kafka", "storm", "kafka", "http", 0.15),
+    Route("steady", "steady", "own", "http", 0.15),
 )
-"""`share` is each road's part of the load."""
+"""`share` is each route's part of the load."""
 
 
 @cache
@@ -50,12 +50,12 @@ def body_of(number: int) -> bytes:
     return _PATTERN[start : start + number % 257] + b"%d" % number
 
 
-def attributes_of(road: str, number: int) -> dict[str, str]:
+def attributes_of(route: str, number: int) -> dict[str, str]:
     """All attributes of an event."""
     return {
         "specversion": "1.0",
         "id": str(number),
-        "source": f"/soak/{road}",
+        "source": f"/soak/{route}",
         "type": "soak.test",
         "datacontenttype": "application/octet-stream",
         "partitionkey": f"key-{number % _KEYS}",
@@ -64,13 +64,13 @@ def attributes_of(road: str, number: int) -> dict[str, str]:
     }
 
 
-def batch(road: str, numbers: range) -> bytes:
+def batch(route: str, numbers: range) -> bytes:
     """Events as JSON."""
-    return msgspec.json.encode([{**attributes_of(road, n), "data_base64": body_of(n)} for n in numbers])
+    return msgspec.json.encode([{**attributes_of(route, n), "data_base64": body_of(n)} for n in numbers])
 
 
 def read_source(source: str) -> str:
-    """The road in an event's `source`. Raises `ValueError`."""
+    """The route in an event's `source`. Raises `ValueError`."""
     if not source.startswith("/soak/"):
         raise ValueError(f"no event of the soak: {source!r}")
     return source.removeprefix("/soak/")

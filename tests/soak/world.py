@@ -4,7 +4,7 @@
             ─ http ──────────────────────▶ steady: log ──────────────▶ subscriber
 
 `storm` is a gateway with two workers; everything happens to it. `steady` is a second gateway that is never killed nor
-stopped, so that its memory can be judged; it shares the work of the Kafka channel and meets all other faults.
+stopped, so that its memory can be checked; it shares the work of the Kafka channel and meets all other faults.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ from tests.ledger import free_port
 from tests.soak.disk import Disk
 from tests.soak.ledger import Account, Control
 from tests.soak.parts import OWN_SESSION, Part, Receiver, Senders
-from tests.soak.sender import Lane, Orders
-from tests.soak.traffic import ROADS, Road
+from tests.soak.sender import Load, Orders
+from tests.soak.traffic import ROUTES, Route
 
 TOPIC, CHANNEL = "incoming", "channel"
 PARTITIONS = 4
@@ -61,7 +61,7 @@ class Options:
     only: tuple[str, ...] = ()
     """Faults by name; all if empty."""
     recovery_s: float = 180.0
-    """So long after a fault every road has to flow again, or the run is a failure."""
+    """So long after a fault every route has to flow again, or the run is a failure."""
     env: Mapping[str, str] = field(default_factory=dict)
     """More environment for the gateways."""
     connections: int = 4
@@ -79,12 +79,12 @@ class World:
         self.ledger = self.folder / "ledger"
         self.ledger.mkdir(parents=True)
         self.began = time.monotonic()
-        self.roads = [road for road in ROADS if options.kafka or road.name not in ("topic", "kafka")]
+        self.routes = [route for route in ROUTES if options.kafka or route.name not in ("topic", "kafka")]
         self.tables = [name for name in options.tables if options.kafka or name != "kafka"]
-        self.accounts = {road.name: Account(self.ledger, road.name, options.capacity) for road in self.roads}
+        self.accounts = {route.name: Account(self.ledger, route.name, options.capacity) for route in self.routes}
         self.control = Control(self.ledger)
         self.disk = Disk(self.folder / "disk", options.disk_mb)
-        self.ports = {name: free_port() for name in [*(road.name for road in self.roads), "other"]}
+        self.ports = {name: free_port() for name in [*(route.name for route in self.routes), "other"]}
         self.receivers = [
             Receiver(self.folder, self.ledger, options.capacity, index, free_port(), self.began) for index in (0, 1)
         ]
@@ -156,19 +156,19 @@ class World:
         self.disk.close()
 
     def _orders(self) -> Orders:
-        options, lanes = self.options, []
-        whole = sum(road.share for road in self.roads)
-        for road in self.roads:
-            rate = options.rate * road.share / whole
-            if road.sends == "kafka" and self.kafka:
-                lane = Lane(road.name, rate, 1, options.batch, bootstrap=self.kafka.bootstrap, topic=TOPIC)
+        options, loads = self.options, []
+        whole = sum(route.share for route in self.routes)
+        for route in self.routes:
+            rate = options.rate * route.share / whole
+            if route.sends == "kafka" and self.kafka:
+                load = Load(route.name, rate, 1, options.batch, bootstrap=self.kafka.bootstrap, topic=TOPIC)
             else:
-                ca = str(self.folder / "ca.pem") if road.sends == "https" else ""
-                url = f"{road.sends}://127.0.0.1:{self.ports[road.name]}/"
-                lane = Lane(road.name, rate, options.connections, options.batch, url=url, ca=ca)
-            lanes.append(lane)
-        most = max(100, options.most_open // len(self.roads))
-        return Orders(str(self.ledger), options.capacity, most, options.recovery_s, lanes)
+                ca = str(self.folder / "ca.pem") if route.sends == "https" else ""
+                url = f"{route.sends}://127.0.0.1:{self.ports[route.name]}/"
+                load = Load(route.name, rate, options.connections, options.batch, url=url, ca=ca)
+            loads.append(load)
+        most = max(100, options.most_open // len(self.routes))
+        return Orders(str(self.ledger), options.capacity, most, options.recovery_s, loads)
 
     # -- configs -----------------------------------------------------------------------------------------------------
 
@@ -193,8 +193,10 @@ class World:
         log = {"log": {"retention": {"max_bytes": self.options.disk_mb << 18}, "check_interval_s": 2}}
         brokers: dict[str, Any] = {}
         triggers: dict[str, Any] = {}
-        for broker in dict.fromkeys(road.broker for road in self.roads if road.gateway == name):
-            ingress = [self._ingress(road) for road in self.roads if road.gateway == name and road.broker == broker]
+        for broker in dict.fromkeys(route.broker for route in self.routes if route.gateway == name):
+            ingress = [
+                self._ingress(route) for route in self.routes if route.gateway == name and route.broker == broker
+            ]
             brokers[broker] = {"ingress": ingress, "channel": self._channel() if broker == "kafka" else log, **common}
             triggers[f"{broker}-out"] = {"broker": broker, "subscriber": f"{url}/out", "start": "earliest"}
         if name == "steady" and self.kafka:
@@ -211,12 +213,12 @@ class World:
                 triggers["sometimes"] = {"broker": "log", "filter": {"kind": "nobody"}, "subscriber": f"{url}/out"}
         return {"brokers": brokers, "triggers": triggers}
 
-    def _ingress(self, road: Road) -> dict[str, Any]:
-        if road.sends == "kafka":
+    def _ingress(self, route: Route) -> dict[str, Any]:
+        if route.sends == "kafka":
             source = {"bootstrap": self._bootstrap, "topic": TOPIC, "group": "soak", "start": "earliest"}
             return {"kafka": {**source, "session_timeout_s": 6, "client_id": "soak"}}
-        http: dict[str, Any] = {"listen": f"127.0.0.1:{self.ports[road.name]}"}
-        if road.sends == "https":
+        http: dict[str, Any] = {"listen": f"127.0.0.1:{self.ports[route.name]}"}
+        if route.sends == "https":
             http["tls"] = {"cert_file": str(self.folder / "server.pem"), "key_file": str(self.folder / "server.key")}
         return {"http": http}
 

@@ -65,7 +65,7 @@ def test_a_jvm_does_without_an_archive_that_is_none(tmp_path: Path, monkeypatch:
 
 
 def test_files_installed_anew_have_an_archive_of_their_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The JVM takes no archive of jars with another time, and goes on without a word."""
+    """The JVM takes no archive of jars with another time, and continues without it, silently."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setenv("SPARK_HOME", str(tmp_path / "spark"))
     jar = tmp_path / "spark/jars/spark-core.jar"

@@ -101,7 +101,7 @@ def foreign_records() -> list[tuple[Written, str]]:
         ((None, b"\xff", []), "specversion is missing"),
         ((None, None, [("note", b"a"), ("note", b"b")]), "specversion is missing"),
         (of(without="ce_id"), "id is missing"),
-        (of(("ce_id", b"2")), "header ce_id is there more than once"),
+        (of(("ce_id", b"2")), "header ce_id appears more than once"),
         (of(("ce_subject", b"")), "subject is there but empty"),
         (of(("ce_subject", b"\xff")), "header ce_subject is not UTF-8"),
         (of(("ce_subject", b"\x07")), "subject contains a character"),

@@ -168,7 +168,7 @@ def channel(request: pytest.FixtureRequest, kind: str) -> Channel:
 
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("kind", ["log"])
-def test_each_event_is_in_the_table_once_after_a_kill_amid_a_commit(
+def test_each_event_is_in_the_table_once_after_a_kill_during_a_commit(
     tmp_path: Path, kind: str, channel: Channel
 ) -> None:
     assert run(tmp_path, channel, "parquet", [("jvm", "commit")], 1).struck.total() == 1

@@ -76,7 +76,7 @@ def test_a_parquet_table_survives_each_cut_and_goes_on(spark: Any, tmp_path: Pat
         with pytest.raises(Cut):
             maintenance_of(spark, here).compact(MaintenanceRequest(report=cut))
         assert rows(spark, "parquet", plan.table) == expected(range(last + 1)), step
-        for batch in (last, last + 1, last + 2):  # the last one comes again
+        for batch in (last, last + 1, last + 2):  # the last one is repeated
             assert append(spark, table(plan, spark, plan.table), batch) == (batch > last)
         last += 2
     maintenance_of(spark, here).compact(MaintenanceRequest())
@@ -169,7 +169,7 @@ def lines(*args: str) -> list[dict[str, Any]]:
 
 
 @pytest.mark.full
-def test_a_real_kill_amid_compaction(spark: Any, tmp_path: Path) -> None:
+def test_a_real_kill_during_compaction(spark: Any, tmp_path: Path) -> None:
     plan = job(tmp_path, "parquet")
     target = table(plan, spark, plan.table)
     for batch in range(12):

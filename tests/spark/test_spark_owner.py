@@ -132,7 +132,7 @@ def test_a_deleted_table_is_not_begun_anew_unnoticed(queries: Queries, format: s
     queries.send('{"n": 2}')
     with pytest.raises(SparkFault, match=r"is missing, but its checkpoint .* exists"):
         queries.run(job)
-    assert "begins anew" in queries.run(replace(job, adopt=True))[0]
+    assert "starts again" in queries.run(replace(job, adopt=True))[0]
     queries.send('{"n": 3}')
     queries.run(job)
     assert queries.ids(job) == [2, 3]

@@ -1,4 +1,4 @@
-"""What the sink `spark` tells of its query, without Spark: counts over restarts, lags, errors, stalls."""
+"""What the sink `spark` reports about its query, without Spark: counts over restarts, lags, errors, stalls."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def test_a_start_that_takes_long_is_no_stall(clock: FakeClock) -> None:
         (None, {}),
     ],
 )
-def test_offsets_of_both_roads(found: Any, meant: dict[str, int]) -> None:
+def test_offsets_of_both_paths(found: Any, meant: dict[str, int]) -> None:
     assert offsets(found) == meant
 
 

@@ -70,7 +70,7 @@ class Queries:
         )
 
     def run(self, change: Callable[[Any], Any] = lambda events: events, **options: Any) -> Any:
-        """The `Batches` of a query that is through; `change` stands for a road that gives other rows."""
+        """The `Batches` of a query that is through; `change` stands for a code path that gives other rows."""
         job = self.job(**options)
         batches = Batches(job)
         events = self.spark.readStream.schema(DDL).parquet(str(self._source)).selectExpr("*", "string(null) AS fault")
@@ -331,7 +331,7 @@ def test_duplicates_are_dropped_whatever_crashes(
     assert refused == [("bad", 5, "data is not J"), (None, 6, "it is no even"), (None, 7, "it is no even")]
     assert batches.quarantined == 3
 
-    # a batch that has reached the table when it is cut short: it comes again, and drops the same
+    # a batch that has reached the table when it is cut short: it is repeated, and drops the same
     queries.append(said("b"), said("c"), said("bad", b"no"), said("bad2", b"no"))
     aside = tmp_path / "aside"
     shutil.move(queries.quarantine, aside)

@@ -54,7 +54,7 @@ def test_a_table_with_typed_data_and_partitions_follows_the_log(
     refused = spark.read.parquet(f"{runner.table}_quarantine").collect()
     assert [(r.id, bytes(r.data), r.reason) for r in refused] == [("text", b"plain", "data is not JSON")]
 
-    runner.stop()  # politely: nothing of it is left behind, and the next start goes on where this one was
+    runner.stop()  # politely: nothing of it is left behind, and the next start resumes where this one was
     assert not (runner.folder / "data/spark/made/scratch").exists()
     log.append(event("next", type="late", json_data=True))
     runner.start()

@@ -433,4 +433,4 @@ def test_a_stream_that_dies_with_its_gateway_loses_nothing(
     back = spark.read.format("tidegate").option("location", str(gateway.data_dir / "log/default")).load()
     found = [int(r.id) for r in back.select("id").collect()]
     assert sorted(set(found)) == list(range(2000))
-    assert len(found) > 2200  # what was sent before the first kill came again: the ids are how one tells
+    assert len(found) > 2200  # what was sent before the first kill was sent again: the ids are how one tells

@@ -78,7 +78,7 @@ async def test_it_waits_twice_as_long_after_each_failure() -> None:
 
 
 async def test_waits_differ_by_chance() -> None:
-    """Else all clients of a server that was away come back at the same moment."""
+    """Else all clients of a server that was down come back at the same moment."""
     remotes = [Remote(AWAY), Remote(AWAY), Remote(AWAY)]
     for remote in remotes:
         async with remote.started():

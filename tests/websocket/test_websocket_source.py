@@ -126,7 +126,7 @@ async def test_a_sender_without_acknowledgements_is_named(kit: Kit, caplog: pyte
         intake.result = StorageError("the disk is full")
         await sender.send(EVENT % 2)
         await until(lambda: made.info()["unacknowledged"] == 1, "the event")
-        await sender.close()  # it will never come again, so the source keeps it
+        await sender.close()  # it will never be redelivered, so the source keeps it
         await until(lambda: made.info()["connections"] == 0, "the end")
         intake.result = None
         await until(lambda: made.info()["unacknowledged"] == 0, "the event to be stored")
@@ -285,7 +285,7 @@ async def test_a_source_whose_connection_died_without_a_word_connects_again(kit:
             assert await feed.send(EVENT % 1, 30)
             assert proxy.forget() == 1
             await until(lambda: proxy.accepted == 2 and made.info()["error"] is None, "the next connection")
-            await until(lambda: feed.connections == 2, "the far side to see it")
+            await until(lambda: feed.connections == 2, "the remote side to see it")
             assert await feed.send(EVENT % 2, 30)
         assert ids(intake.events) == ["1", "2"]
 

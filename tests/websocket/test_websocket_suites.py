@@ -24,7 +24,7 @@ from gateway_core.contract.interfaces import Sink, Source
 from tests.websocket.far import ACK, PLAIN, Far, FarClient, Feed
 
 ANSWER_S = 1.0
-"""How long the sender waits for an answer in the tests where none may come. The intake is asked again after 1 s."""
+"""How long the sender waits for an answer in the tests where none may come. The intake is tried again after 1 s."""
 
 pytestmark = pytest.mark.usefixtures("real_time")
 
@@ -113,7 +113,7 @@ class TestListeningSink(RemoteSinkSuite):
         assert isinstance(remote, FarClient)
         return kit.sink("websocket", {"listen": f"127.0.0.1:{remote.port}", "path": "/events"})
 
-    async def test_it_starts_while_the_far_side_is_away_and_delivers_when_it_is_back(self, kit: Kit) -> None:
+    async def test_it_starts_while_the_remote_side_is_away_and_delivers_when_it_is_back(self, kit: Kit) -> None:
         """As the suite has it, but an attempt waits for a subscriber as long as it may, and here that is short."""
         with FarClient(ACK) as remote:
             await anyio.to_thread.run_sync(remote.leave)

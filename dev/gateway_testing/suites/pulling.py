@@ -33,7 +33,7 @@ class PullingSourceSuite(SourceRemoteSuite):
     first one after a restart. Class attributes say what a transport can't do:
 
     `ordered`     False if events may arrive in another order than they were published.
-    `redelivers`  False if the transport delivers at most once: what was not acknowledged does not come again.
+    `redelivers`  False if the transport delivers at most once: what was not acknowledged is not delivered again.
     `survives`    True if an answer that comes after a reconnect still acknowledges its message (Kafka's offsets do).
     `coded`       False if the source has no option `codec`.
     `both_work`   False if one of two sources that share the events may get all of them.
@@ -157,7 +157,7 @@ class PullingSourceSuite(SourceRemoteSuite):
                     await self._until_safe(intake, 0, n + 3)
                     await self._settled(remote, n + 3)
                 if known:
-                    assert sorted(ids_of(intake.safe)) == names(0, 9), "what was acknowledged came again"
+                    assert sorted(ids_of(intake.safe)) == names(0, 9), "what was acknowledged was delivered again"
             assert await self._again(kit, remote) == []
 
     async def test_it_starts_while_the_remote_side_is_away(self, kit: Kit) -> None:
@@ -173,7 +173,7 @@ class PullingSourceSuite(SourceRemoteSuite):
                 await self._until_safe(intake, 0, 2)
 
     async def test_a_late_answer_settles_nothing_of_a_new_connection(self, kit: Kit) -> None:
-        """A message that comes again is another delivery: the answer about the one before says nothing about it."""
+        """A redelivered message is another delivery: the answer about the one before says nothing about it."""
         if self.survives or not self.redelivers:
             return
         async with self.opened(kit) as remote:
@@ -183,7 +183,7 @@ class PullingSourceSuite(SourceRemoteSuite):
                 await self.until(lambda: len(intake.held) > 0, "an event to be offered")
                 await self._outage(remote, source)
                 intake.release(1)
-                await self.until(lambda: ids_of(intake.events).count("n0") > 1, "the first event to come again")
+                await self.until(lambda: ids_of(intake.events).count("n0") > 1, "the first event to be delivered again")
                 await anyio.sleep(MOMENT_S)
                 assert await remote.acknowledged() in (None, 0), "acknowledged by a late answer"
                 intake.result = StorageError("the disk is gone")
@@ -283,7 +283,7 @@ class PullingSourceSuite(SourceRemoteSuite):
     async def test_nonsense_is_kept_until_the_dead_letter_has_it(self, kit: Kit) -> None:
         async with self.opened(kit) as remote:
             async with self.running(kit, remote) as (_, intake):
-                intake.result = StorageError("the dead letter is away")
+                intake.result = StorageError("the dead letter is unavailable")
                 await remote.nonsense()
                 await self.until(lambda: len(intake.refused) + len(intake.letters) > 0, "the dead letter")
                 if intake.refused:
@@ -292,7 +292,7 @@ class PullingSourceSuite(SourceRemoteSuite):
                 assert await remote.acknowledged() in (None, 0), "acknowledged what the dead letter did not take"
             if self.redelivers:
                 async with self.running(kit, remote) as (_, intake):
-                    await self.until(lambda: len(intake.buried) == 1, "the nonsense to come again")
+                    await self.until(lambda: len(intake.buried) == 1, "the nonsense to be delivered again")
 
     async def test_a_codec_that_raises_costs_one_event(self, kit: Kit) -> None:
         if not self.coded:

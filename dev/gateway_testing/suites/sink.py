@@ -19,7 +19,7 @@ from .kit import PATIENCE_S, Kit, Suite, patience_s, until
 from .remote import ControllableRemote, Remote, ReturningRemote
 
 AWAY_S = 1.0
-"""How long an attempt may take while the far side is away, in seconds: a sink may wait for it that long."""
+"""How long an attempt may take while the remote side is down, in seconds: a sink may wait for it that long."""
 EVENTS = [v.event for v in VECTORS if v.version == "1.0"]
 
 
@@ -169,7 +169,7 @@ class ReconnectingSinkSuite(SinkSuite):
         """The same sink with this codec, to see what it does with one that raises; None if it has no codec."""
         return None
 
-    async def test_it_delivers_again_when_the_far_side_is_back(self, kit: Kit) -> None:
+    async def test_it_delivers_again_when_the_remote_side_is_back(self, kit: Kit) -> None:
         with self.remote(kit) as entered:
             remote = _as_returning(entered)
             async with running(self.build(kit, remote)) as sink:
@@ -184,7 +184,7 @@ class ReconnectingSinkSuite(SinkSuite):
                 there = {str(event.attributes["id"]) for event in remote.events()}
                 assert {"n0", "n2", "n4"} <= there
 
-    async def test_it_starts_while_the_far_side_is_away_and_delivers_when_it_is_back(self, kit: Kit) -> None:
+    async def test_it_starts_while_the_remote_side_is_away_and_delivers_when_it_is_back(self, kit: Kit) -> None:
         with self.remote(kit) as entered:
             remote = _as_returning(entered)
             await anyio.to_thread.run_sync(remote.leave)
@@ -212,7 +212,7 @@ class ReconnectingSinkSuite(SinkSuite):
             there = {str(event.attributes["id"]) for event in remote.events()}
             assert {f"n{n}" for n, outcome in enumerate(outcomes) if outcome.delivered} <= there
 
-    async def test_a_stop_ends_while_the_far_side_is_away(self, kit: Kit) -> None:
+    async def test_a_stop_ends_while_the_remote_side_is_away(self, kit: Kit) -> None:
         with self.remote(kit) as entered:
             remote = _as_returning(entered)
             attempts = Attempts()
@@ -244,7 +244,7 @@ class ReconnectingSinkSuite(SinkSuite):
             while not (await attempt(sink, numbered(1, number)[0], 5)).delivered:  # noqa: ASYNC110
                 await anyio.sleep(0.05)
             return
-        raise AssertionError(f"nothing was delivered within {patience_s():g} s after the far side came back")
+        raise AssertionError(f"nothing was delivered within {patience_s():g} s after the remote side came back")
 
 
 class RemoteSinkSuite(ReconnectingSinkSuite):

@@ -67,5 +67,5 @@ def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
 
 
 def discard_output() -> None:
-    """Discards standard output, whose reader has seen enough: Python would complain about it once more at exit."""
+    """Discards standard output, whose reader has seen enough: Python would complain about it again at exit."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

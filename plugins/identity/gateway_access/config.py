@@ -14,7 +14,7 @@ class AccessConfig(Config):
     """Who may send, what, and how much."""
 
     authenticate: list[AuthenticatorRef] = []
-    """How senders prove who they are. Any of these suffices."""
+    """How senders prove who they are. Any one of these may accept a request."""
     anonymous: bool | None = None
     """Whether senders without credentials may send. An ingress on an address other than loopback needs `authenticate`,
     or `true` here. With both, wrong credentials are still refused."""

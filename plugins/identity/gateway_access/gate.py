@@ -122,8 +122,8 @@ class Gate:
     def _ask(
         self, first: int, request: Message, checked: Checked, wrong: Exception | None = None, *, again: bool = False
     ) -> None:
-        """Asks the authenticators from the `first` on. `wrong` is what the ones before raised: any of them suffices, so
-        that a token of another issuer, say, is for the next one to judge."""
+        """Asks the authenticators from the `first` on. `wrong` is what the ones before raised: any one may accept, so
+        that a token of another issuer, say, is for the next one to check."""
         for number in range(first, len(self._authenticators)):
             try:
                 found = self._authenticators[number].authenticate(request)
@@ -247,17 +247,17 @@ class Gate:
     # -- once it is decoded ------------------------------------------------------------------------------------------
 
     @property
-    def judges(self) -> bool:
-        """Whether `judge` does anything."""
+    def evaluates(self) -> bool:
+        """Whether `evaluate` does anything."""
         return self._policies is not None or self._quotas is not None or self._auth_context
 
     def admit(self, who: Identity, request: Message, events: Sequence[Event]) -> Refused | None:
         """Sets the sender of events that came with one request. Returns why they may not come in, None if they may."""
         for event in events:
             event.identity = who
-        return self.judge(who, request, events)
+        return self.evaluate(who, request, events)
 
-    def judge(self, who: Identity, request: Message, events: Sequence[Event]) -> Refused | None:
+    def evaluate(self, who: Identity, request: Message, events: Sequence[Event]) -> Refused | None:
         """`admit` for events whose sender is set."""
         if self._auth_context:
             for event in events:
@@ -300,7 +300,7 @@ class Gate:
 
 
 def _graver(first: Exception | None, second: Exception) -> Exception:
-    """Which of two refusals the sender is told: one that asks to come again, else the first."""
+    """Which of two refusals the sender is told: one that asks to retry, else the first."""
     return second if first is None or (isinstance(second, Overloaded) and not isinstance(first, Overloaded)) else first
 
 

@@ -49,14 +49,14 @@ class AllowConfig(Config):
 
     subjects: list[Subject] | None = Field(default=None, alias="from")
     """Who may send, by subject. A `*` at the end stands for any rest, as in Knative; `*` alone is every sender with
-    credentials. `anonymous` is every sender without: nothing else lets those in. Without this key, every sender with
-    credentials; an empty list is nobody."""
+    credentials. `anonymous` is every sender without: nothing else lets those in. Without this key: every sender
+    with credentials; an empty list: nobody."""
     authenticator: str | None = None
     """Which authenticator must have proved the subject, such as `oidc`. By default any."""
     claims: dict[str, Claim | Claims] = {}
-    """Claims that the sender must have, each with its value or a list of possible values. A claim that is a list fits
-    if one of its items does. Dots lead into nested claims (`realm_access.roles`), unless there is a claim of the whole
-    name."""
+    """Claims that the sender must have, each with its value or a list of possible values. A claim that is
+    a list matches if one of its items does. Dots select nested claims (`realm_access.roles`), unless a claim has
+    exactly that name."""
     filters: list[FilterRef] = []
     """Filters that the event must match, all of them."""
 
@@ -100,9 +100,9 @@ class Policies:
             if event.identity is not who:
                 who = event.identity
                 filters = self._filters_for(event.identity)
-            judged = normal_form(event)
+            normal = normal_form(event)
             for allows in filters:
-                if allows(judged):
+                if allows(normal):
                     break
             else:
                 return _forbidden(event, number, len(events))
@@ -176,7 +176,7 @@ def about(config: AllowConfig) -> Callable[[Identity], bool]:
 
 
 def is_about(config: AllowConfig, who: Identity) -> bool:
-    """`about` for one sender. The entry is compiled anew by each call."""
+    """`about` for one sender. The entry is compiled by each call."""
     return about(config)(who)
 
 

@@ -26,8 +26,8 @@ class LimitConfig(Config):
     bytes_per_s: PerSecond | None = None
     """Bytes of bodies, or of messages over WebSocket, a second, as they arrive (429)."""
     burst_s: Annotated[float, Field(ge=0.001, le=3600, allow_inf_nan=False)] = 1.0
-    """How many seconds' worth may come at once after a pause; one request or event always may. A request that is larger
-    than that could never pass: it is refused with 413."""
+    """How many seconds' worth may come at once after a pause; one request or event always may. A larger request
+    could never pass: it is refused with 413."""
     max_event_bytes: Count | None = None
     """Largest event: the bytes of its data and of its attributes' names and values (413)."""
     max_batch: Count | None = None
@@ -72,11 +72,11 @@ class QuotaConfig(Config):
     total: LimitConfig = LimitConfig()
     """Limits of all senders together."""
     identities: Annotated[int, Field(ge=1, le=100_000)] = 1000
-    """Most senders, most of each override, and most addresses that are counted one by one at the same time. Further
-    ones share the limits of one sender until there is room. Senders whom an override names always have room."""
+    """The most senders, the most of each override, and the most addresses that are counted separately at the same time.
+    Others share the limits of one sender until there is room. Senders whom an override names always have room."""
     failures_per_minute: Annotated[float, Field(gt=0, le=1e6, allow_inf_nan=False)] | None = 60
-    """How often an address may fail to prove who it is; then its requests get 429 before their credentials are looked
-    at, so that guessing is slow. Use `null` if all senders come through one proxy."""
+    """How often an address may fail to prove who it is; then its requests get 429 before their credentials are checked,
+    so that guessing is slow. Use `null` if all senders come through one proxy."""
 
     @model_validator(mode="after")
     def _possible(self) -> Self:

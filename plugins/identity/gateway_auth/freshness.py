@@ -29,7 +29,7 @@ class Freshness:
 
     def take(self, content: bytes, timestamp: bytes) -> None:
         """Raises `Unauthenticated` if a request came before in which the same was signed. It takes what is signed, not
-        the signature: a request with two signatures could come again with one of them."""
+        the signature: a request with two signatures could be replayed with one of them."""
         if not self._remember:
             return
         seen, digest = self._seen, hashlib.sha256(content).digest()

@@ -21,9 +21,9 @@ class SignedConfig(SecretsConfig):
     window_s: Annotated[float, Field(gt=0, le=7 * 86400)] = 300.0
     """How far the timestamp of a request may be from the gateway's time, in seconds, before or after it."""
     remember: Annotated[int, Field(ge=0, le=10_000_000)] = 0
-    """How many requests within the window are remembered, so that each comes in only once; about 150 bytes each. If
+    """How many requests within the window are remembered, so that each is accepted only once; about 150 bytes each. If
     there are more, the oldest are forgotten. Each worker remembers its own, and a reload of the ingress forgets all.
-    Use it only if the sender signs every attempt anew: one that the gateway could not store is remembered too."""
+    Use it only if the sender signs every attempt: one that the gateway could not store is remembered too."""
 
     unsigned_attributes: bool = False
     """Whether CloudEvents in binary mode may come in. Their attributes are header fields (`ce-type`), which the

@@ -63,9 +63,9 @@ class StandardWebhooksConfig(SignedConfig):
 
     secrets: list[Annotated[SecretStr, AfterValidator(_readable)]] = []
     """Shared secrets (`whsec_…`) and public keys (`whpk_…`, which need the extra `encryption`); use `${secret:NAME}`.
-    Any one suffices: while one replaces another, both are here."""
+    Any one may match: during a rotation, list the old and the new one."""
     header_prefix: Annotated[str, Field(pattern=r"^[a-z0-9-]{1,64}$")] = "webhook-"
-    """What the names of the header fields begin with; `svix-` for senders that use Svix under its own name."""
+    """The prefix of the header fields' names; `svix-` for senders that use Svix under its own name."""
 
     @property
     def sender(self) -> str:

@@ -57,15 +57,16 @@ class OidcConfig(Config):
         BeforeValidator(_as_list, json_schema_input_type=list[str] | str),
         Field(min_length=1),
     ]
-    """Whom tokens must be for: at least one of these must be in `aud`."""
+    """The audiences that tokens may be for: at least one of these must be in `aud`."""
     jwks_url: str | None = None
     """Where the issuer's keys are (a JSON Web Key Set), for an issuer without discovery."""
     jwks_file: Path | None = None
-    """The issuer's keys in a file, for a gateway that can't reach the issuer. A changed file counts within seconds."""
+    """The issuer's keys in a file, for a gateway that can't reach the issuer. A changed file takes effect within
+    seconds."""
     algorithms: Annotated[list[Algorithm], Field(min_length=1)] = list(get_args(Algorithm))
     """The signature algorithms that are allowed."""
     clock_skew_s: Annotated[float, Field(ge=0, le=600)] = 30.0
-    """By how much the clocks of issuer and gateway may differ, in seconds."""
+    """The allowed difference between the clocks of issuer and gateway, in seconds."""
     claims: dict[
         str,
         Annotated[
@@ -74,12 +75,12 @@ class OidcConfig(Config):
             Field(min_length=1),
         ],
     ] = {}
-    """Claims that a token must have, each with a value or several of which one must be there. If the claim is a list,
+    """Claims that a token must have, each with one value or several; any one of them matches. If the claim is a list,
     its items are compared; for `scope`, its words."""
     subject: Annotated[str, Field(min_length=1)] = "sub"
     """The claim that names the sender. Choose one that its users can't change themselves."""
     subject_prefix: str = ""
-    """What is put before the subject, to tell senders of several issuers apart (`keycloak:`). Without one,
+    """A prefix for the subject, to distinguish senders of several issuers (`keycloak:`). Without one,
     a subject in the form of another authenticator's (`key billing`, `CN=orders`) is refused."""
     type: Type | None = None
     """What kind of sender it is, for the attribute `authtype`. By default `service_account` for subjects that start
@@ -96,7 +97,7 @@ class OidcConfig(Config):
     refresh_s: Seconds = 600.0
     """How often the keys are fetched. They are also fetched when a token names an unknown one."""
     keys_max_age_s: Seconds = 24 * 3600.0
-    """For how long the last keys are used while the issuer can't be reached. Then requests are answered 503."""
+    """How long the last keys are used while the issuer can't be reached. After that, requests get 503."""
     timeout_s: Annotated[float, Field(gt=0, le=60)] = 5.0
     """The time limit for fetching the keys, and for a request that waits for them, in seconds."""
 

@@ -122,7 +122,7 @@ class Issuer:
         return False
 
     async def metadata(self) -> Mapping[str, Any]:
-        """What the issuer says about itself; `jwks_uri` is there. Raises `IssuerFault`, also if it is another issuer
+        """What the issuer says about itself; `jwks_uri` is there. Raises `IssuerFault`, even if it is another issuer
         (Discovery section 4.3)."""
         text = await self._get(self._discovery, "application/json")
         try:
@@ -132,7 +132,7 @@ class Issuer:
         if found.get("issuer") != self._config.issuer:
             raise IssuerFault(
                 f"{self._discovery} is about the issuer {one_line(found.get('issuer'), 200)}; "
-                "`issuer` must be exactly the same, also a slash at the end"
+                "`issuer` must match exactly, including a trailing slash"
             )
         url = found.get("jwks_uri")
         if not isinstance(url, str):

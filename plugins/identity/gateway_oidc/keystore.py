@@ -30,7 +30,7 @@ EXTRA_READS = 4
 EXTRA_READ_S = 10.0
 LOOK_S = 1.0
 """How often keys in a file are looked at."""
-_LONGEST_PAUSE_S = 60.0  # between attempts while the issuer is away
+_LONGEST_PAUSE_S = 60.0  # between attempts while the issuer is down
 _MOST_WAITING = 256  # requests that wait for keys
 _running: WeakSet[KeyStore] = WeakSet()
 _MOST_NAMES, _LONGEST_NAME = 16, 64  # of keys in the status

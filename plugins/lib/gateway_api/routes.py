@@ -145,7 +145,7 @@ def fault_document(fault: Fault) -> dict[str, Any]:
 
 Handler = Callable[[Request], Answer | Awaitable[Answer]]
 Tell = Callable[[Request, Problem], Answer]
-"""Makes the answer that tells of a problem."""
+"""Builds the problem response."""
 
 
 class Model(Config):
@@ -165,7 +165,7 @@ class Route:
     beside those that every route may have. `body` names what it takes, `takes` the media types of that; `query` says
     what the parameters after `?` mean. `role` says who may call; without one it is an admin. A route that is `open`
     needs no token. `action` is the audit log's word for a change ("trigger.apply"), "" if the route changes
-    nothing. `tell` makes the answer that tells of a problem, a problem document without it. Pages for people are not
+    nothing. `tell` builds the problem response; without it, that is a problem document. Pages for people are not
     `described` in the OpenAPI document."""
 
     method: str
@@ -208,7 +208,7 @@ class LoadsRoutes(OffersRoutes, Protocol):
     """One whose routes need modules that a gateway does not load before a request needs one of them."""
 
     def load(self) -> None:
-        """Imports what `routes` needs. Runs in a thread, so that events go on."""
+        """Imports what `routes` needs. Runs in a thread, so that events keep flowing."""
 
 
 class ServiceRoutes:

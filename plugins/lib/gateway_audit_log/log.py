@@ -33,8 +33,8 @@ _OWN = ("time", "who", "what", "where", "result")
 
 
 class AuditLog:
-    """Writes the audit log of one worker. Nothing here raises: a gateway whose disk is full goes on, and says so in its
-    log. Methods may be called from any thread, and take no longer than a short write to a file."""
+    """Writes the audit log of one worker. Nothing here raises: a gateway whose disk is full keeps running, and says so
+    in its log. Methods may be called from any thread, and take no longer than a short write to a file."""
 
     def __init__(
         self,

@@ -97,7 +97,7 @@ def elements(text: bytes) -> list[bytes]:
 
 
 def names(text: bytes) -> list[str]:
-    """The names of an object's members, also those that are there more than once. Raises `ValueError`."""
+    """The names of an object's members, also those that appear more than once. Raises `ValueError`."""
     return [name for name, _ in _children(text.removeprefix(BOM), b"{")]
 
 

@@ -29,7 +29,7 @@ _LEAST_PART = 4
 
 
 def without(secrets: Iterable[bytes], text: bytes) -> bytes:
-    """A text of another side without what it repeats of these secrets, also if it was cut inside one."""
+    """A text of another side without what it repeats of these secrets, even if it was cut inside one."""
     for secret in secrets:
         text = text.replace(secret, HIDDEN.encode())
         most = min(len(secret) - 1, len(text))

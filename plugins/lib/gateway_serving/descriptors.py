@@ -95,7 +95,7 @@ def has_room(number: int) -> bool:
 
 def totals() -> dict[str, int]:
     """For status: `connections` to the listeners of this process, and `connections_cut`, those that were closed or
-    refused for want of descriptors, since the start."""
+    refused for lack of descriptors, since the start."""
     return {"connections": sum(holder.count() for holder in _holders), "connections_cut": _shortage.all}
 
 

@@ -1,8 +1,8 @@
 """The host names that a listener answers to.
 
-A web page whose own host name comes to mean this machine (DNS rebinding) makes a browser send requests here, and reads
-the answers as its own: no `Origin` gives it away, but its name is in `Host`. So a listener that only this machine
-reaches answers to names of this machine, and to those that its config adds.
+A web page whose own host name is later resolved to this machine (DNS rebinding) makes a browser send requests here,
+and reads the answers as its own: no `Origin` gives it away, but its name is in `Host`. So a listener that only this
+machine reaches answers to names of this machine, and to those that its config adds.
 """
 
 from __future__ import annotations

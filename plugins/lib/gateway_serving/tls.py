@@ -36,9 +36,9 @@ class ServerTlsConfig(Config):
 
 
 class _FullHandshakes(ssl.SSLObject):
-    """A connection whose client must have a valid certificate. A resumed session would go on with one that has expired,
-    since only a full handshake verifies it. TLS 1.3 never resumes without tickets; TLS 1.2 does from OpenSSL's cache,
-    which forgets the session of a connection that is cut off."""
+    """A connection whose client must have a valid certificate. A resumed session would continue with one that has
+    expired, since only a full handshake verifies it. TLS 1.3 never resumes without tickets; TLS 1.2 does from
+    OpenSSL's cache, which forgets the session of a connection that is cut off."""
 
     def do_handshake(self) -> None:
         super().do_handshake()

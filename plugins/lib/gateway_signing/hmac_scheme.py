@@ -62,7 +62,7 @@ class HmacScheme(Config):
     """What is written before the signature, such as `sha256=`."""
     signature_field: Text = ""
     """If the header field holds several values (`t=…,v1=…`): the name of the signature. It may be there several times,
-    once for each secret; one that fits suffices."""
+    once for each secret; one match is enough."""
     timestamp_field: Text = ""
     """The name of the timestamp there."""
     timestamp_header: Header = ""

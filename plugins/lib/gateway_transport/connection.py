@@ -28,7 +28,7 @@ TELL_EVERY_S = 60.0
 
 Session = Callable[[Callable[[], None]], Awaitable[None]]
 """Connects, calls the function it gets once it is connected, and stays until the connection ends: it returns or raises.
-It closes what it opened, also when it is cancelled."""
+It closes what it opened, even when it is cancelled."""
 
 
 class Rejected(Exception):
@@ -84,7 +84,7 @@ class Connection:
         self.losses = 0
 
     async def start(self, tasks: TaskGroup) -> None:
-        """Returns once connected, or after 5 s; then it goes on trying. Raises `StartError` if the session raises
+        """Returns once connected, or after 5 s; then it keeps trying. Raises `StartError` if the session raises
         `Rejected` at its first try."""
         self._first, self._finished = anyio.Event(), anyio.Event()
         tasks.start_soon(self._keep)

@@ -15,5 +15,5 @@ class HeldBytesConfig(Config):
     """A base for the options of sources that fetch."""
 
     max_held_bytes: Annotated[int, Field(ge=64 * 1024)] = MOST_HELD_BYTES
-    """About the most bytes of messages that were read and whose events are not safe yet. Beyond it nothing more is
-    read until half of it is free. A single message that is larger is taken all the same."""
+    """About the most bytes of messages that were read and whose events are not safe yet. Beyond it, reading stops
+    until half of it is free. A single larger message is still accepted."""

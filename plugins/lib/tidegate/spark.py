@@ -98,8 +98,8 @@ def typed(events: DataFrame, data_schema: str) -> DataFrame:
     from gateway_spark.rows import shaped
     from pyspark.sql import functions as f
 
-    judged = events if FAULT in events.columns else events.withColumn(FAULT, f.lit(None).cast("string"))
-    return shaped(judged, Job({}, "", "", ""), parse(data_schema))
+    checked = events if FAULT in events.columns else events.withColumn(FAULT, f.lit(None).cast("string"))
+    return shaped(checked, Job({}, "", "", ""), parse(data_schema))
 
 
 def to_events(

@@ -83,8 +83,8 @@ class Applied:
         except (OSError, ValueError) as e:
             why = getattr(e, "strerror", None) or e
             raise StartError(
-                f"{file}: {why}: without it nobody knows which triggers are paused; write a JSON list of their names"
-                " into it, or remove it, then none is"
+                f"{file}: {why}: the gateway can't know which triggers are paused; write a JSON list of their names"
+                " into it, or remove it to resume all of them"
             ) from e
         if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
             raise StartError(f"{file}: expected a list of triggers' names")

@@ -43,7 +43,7 @@ class OperatorsConfig(Config):
     """Who may call the admin API: how they prove who they are, and their roles."""
 
     authenticate: list[AuthenticatorRef] = []
-    """How they prove who they are. Any of these suffices."""
+    """How they prove who they are. Any one of these may accept a request."""
     anonymous: bool = False
     """True lets callers without any credentials have the `role`, which can be `metrics` or `viewer` then."""
     role: Role | None = None

@@ -9,7 +9,7 @@ _PLACE = re.compile(r"\$(\$\{|\{([^{}]*)\}|\{)")
 
 
 def places(text: str) -> Iterator[str]:
-    """What stands between the braces, "" for a brace that is not closed. `$${` is no place."""
+    """The text between the braces, "" for a brace that is not closed. `$${` is an escape, not a placeholder."""
     for found in _PLACE.finditer(text) if "$" in text else ():
         if found[1] != "${":
             yield found[2] or ""

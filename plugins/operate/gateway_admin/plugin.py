@@ -43,7 +43,7 @@ def gateway_commands() -> list[Command]:
             "Show brokers, triggers, bridges and policies of a running gateway, with their conditions.",
         ),
         change("apply", _APPLY),
-        change("delete", "Delete a trigger that was applied."),
+        change("delete", "Delete an applied trigger."),
         change(
             "pause", "Pause a trigger: no attempt starts, and its events stay in the channel, also across restarts."
         ),

@@ -138,7 +138,7 @@ class AdminService(RunningService):
         except (ConfigError, StartError) as e:
             log.error("no operator of the config can call the admin API: %s", e)
             return None
-        except Exception as e:  # of a plugin: the gateway goes on
+        except Exception as e:  # of a plugin: the gateway keeps running
             log_unexpected(log, "starting the operators of the config: none of them can call the admin API", e)
             return None
         if wanted is self._operators or fresh is None:

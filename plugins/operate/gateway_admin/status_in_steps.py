@@ -19,7 +19,7 @@ def status_of(gateway: GatewayView, wanted: Collection[str]) -> GatewayStatus:
 
 
 async def in_slices(steps: Steps[T]) -> T:
-    """What these steps make. It may take a while, in which events go on."""
+    """What these steps make. It may take a while, while events keep flowing."""
     return await finished(steps)
 
 

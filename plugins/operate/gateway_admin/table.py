@@ -91,7 +91,7 @@ def _changing(service: AdminContext, resources: Resources) -> list[Route]:
     one_body = anyio.CapacityLimiter(1)
 
     async def parsed(read: Callable[..., documents.Triggers], *arguments: Any) -> documents.Triggers:
-        """Reads a body in a thread: some take the parser for YAML 1.2 a minute, in which events must go on."""
+        """Reads a body in a thread: some take the parser for YAML 1.2 a minute, while events must keep flowing."""
         return await to_thread.run_sync(read, *arguments, limiter=one_body)
 
     async def put(request: Request) -> Answer:

@@ -27,7 +27,7 @@ AUTOMATIC = 40
 
 @dataclass(frozen=True, slots=True)
 class Search:
-    """What is asked for. `position` is the event's, 0 if not known. `rest` is where to go on; `searched` events were
+    """What is asked for. `position` is the event's, 0 if not known. `rest` is where to continue; `searched` events were
     searched before, in `steps` steps that found nothing."""
 
     id: str = ""
@@ -62,8 +62,8 @@ class Search:
 
 @dataclass(frozen=True, slots=True)
 class Results:
-    """One step: the rows, how to go on (None after the last step), and the brokers that could not be searched, with the
-    reasons of those that can't be read now."""
+    """One step: the rows, how to continue (None after the last step), and the brokers that could not be searched, with
+    the reasons of those that can't be read now."""
 
     rows: list[dict[str, Any]]
     next: Search | None

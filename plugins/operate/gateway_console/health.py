@@ -33,7 +33,7 @@ class Health:
 
 @dataclass(frozen=True, slots=True)
 class Trouble:
-    """A thing that is not well, and the page where more is said about it."""
+    """A thing with a problem, and the page where more is said about it."""
 
     what: str
     name: str
@@ -85,7 +85,7 @@ def healths(status: GatewayStatus, rates: Rates) -> dict[str, Health]:
 
 
 def troubles(status: GatewayStatus, found: Mapping[str, Health]) -> list[Trouble]:
-    """Everything that is not well, the worst first. Triggers that only wait for their broker are left out."""
+    """All problems, the worst first. Triggers that only wait for their broker are left out."""
     return sorted(_troubles(status, found), key=lambda each: each.health.kind != "bad")
 
 

@@ -49,7 +49,7 @@ def streamed(events: AsyncIterator[bytes]) -> Answer:
 
 
 def present() -> Route:
-    """The route of pages without changes: it says that the gateway is there, and that the session goes on."""
+    """The route of pages without changes: it says that the gateway is there, and that the session continues."""
 
     async def beats() -> AsyncIterator[bytes]:
         while True:

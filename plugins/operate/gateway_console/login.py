@@ -132,6 +132,6 @@ def login_routes(admin: AdminService) -> list[Route]:
 def _form(request: Request, status: int, message: str, link: tuple[str, str, str] | None = None) -> Answer:
     try:
         next_path = own_path(request.asked("next") or request.form.get("next", ""))
-    except Problem:  # a form that can't be read is what it tells of
+    except Problem:  # the message already reports a form that can't be read
         next_path = ROOT
     return html(render("login.html", request, title="Log in", message=message, next_path=next_path, link=link), status)

@@ -35,7 +35,7 @@ MOST_PER_S = 500
 letters are: nobody can look at so many, and they would cost too much."""
 _LATELY_NS = 10_000_000_000
 LINGERS_S = 300.0
-"""How long recording goes on after the last look."""
+"""How long recording continues after the last look."""
 SERVICE = "console"
 _MOST_FOUND = 200
 _MOST_WHOLE = 1024 * 1024

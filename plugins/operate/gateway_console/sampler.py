@@ -52,7 +52,7 @@ _COUNTED = {
 
 
 class Sampler:
-    """Takes samples while somebody looks. `status` reads the gateway's at once, `sliced` while events go on."""
+    """Takes samples while somebody looks. `status` reads the gateway's at once, `sliced` while events keep flowing."""
 
     def __init__(self, status: Callable[[], GatewayStatus], sliced: Callable[[], Awaitable[GatewayStatus]]) -> None:
         self._status = status

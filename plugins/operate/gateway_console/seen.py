@@ -38,4 +38,4 @@ async def seen_delivered(
                     return f"it failed again, and is a dead letter of its own: {line.get('reason', '')}".rstrip(": ")
             if batch.ended:
                 return "the gateway stopped before it was delivered"
-    return "it was not seen delivered"
+    return "no delivery was seen"

@@ -31,7 +31,7 @@ class Stock:
         return None if self._of is None else self._of.get(name, 0)
 
     async def refresh(self) -> None:
-        """Counts again if something has changed, or goes on counting if that takes long."""
+        """Counts again if something has changed, or continues counting if that takes long."""
         if time.monotonic() < self._again:
             return
         with anyio.move_on_after(_PATIENCE_S):

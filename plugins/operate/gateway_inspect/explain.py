@@ -173,9 +173,9 @@ def _delivery(delivery: DeliveryView, dead_letter: str | None, event: Event) -> 
         except Refused as e:
             entry["fault"] = f"the event can't be sent: {e.detail}"
     try:
-        entry["lane"] = _lane(delivery, event)
+        entry["order_key"] = _order_key(delivery, event)
     except Refused as e:
-        entry["lane"] = None
+        entry["order_key"] = None
         entry["fault"] = f"the event has no key for its order: {e.detail}"
     return {
         **entry,
@@ -188,13 +188,13 @@ def _delivery(delivery: DeliveryView, dead_letter: str | None, event: Event) -> 
     }
 
 
-def _lane(delivery: DeliveryView, event: Event) -> str | None:
+def _order_key(delivery: DeliveryView, event: Event) -> str | None:
     if delivery.order_key_of is None:
         return None
     if delivery.policy.order == "partition":
         return f"partition {event.position >> PARTITION_BITS}" if event.position else "its partition"
-    lane = delivery.order_key_of(event)
-    return None if lane is None else f"key {_text(lane) if isinstance(lane, bytes) else lane}"
+    key = delivery.order_key_of(event)
+    return None if key is None else f"key {_text(key) if isinstance(key, bytes) else key}"
 
 
 def message_json(message: Message) -> dict[str, Any]:

@@ -57,7 +57,7 @@ class InspectService(RunningService):
             self._taps.attach_witnesses()
 
     def answer(self, question: Any) -> Any:
-        """Where an event is (`whereabouts`)."""
+        """Where an event is."""
         from .delivery_state import states_of
 
         asked = (question[name] for name in ("owner", "id", "source", "position"))

@@ -191,7 +191,7 @@ def _former(
             continue
         facts: dict[str, Any] = {"delivery_state": None, "held": None, "failures": [], "given_up": None}
         state = state_of({}, facts, _dead_letter(letters.get(name, [])), given_up_facts(given_up.get(name)), True)
-        text = f"{state['text']}; the broker has no such trigger any more"
+        text = f"{state['text']}; the broker no longer has this trigger"
         yield {"kind": "trigger", "name": name, "broker": owner, "matched": True, **state, "text": text}
 
 

@@ -141,7 +141,7 @@ class ReloadService(RunningService):
         loading = Loading(gather(paths, registry, os.environ, documents, without), registry, os.environ)
         try:
             return loading.run()
-        finally:  # also if it has faults: a secret's file that is missing may come later
+        finally:  # even if it has faults: a secret's file that is missing may come later
             self._secret_files = loading.secret_files
 
     def _all_paths(self) -> list[Path]:
@@ -225,9 +225,9 @@ def _refuse_nothing(before: GatewayConfig, loaded: Loaded) -> None:
         raise ConfigError(
             [
                 Fault(
-                    "the config has no broker and no bridge any more",
+                    "the config no longer has a broker or a bridge",
                     file=str(loaded.files[0]) if loaded.files else "",
-                    remedy="stop the gateway if that is meant; a file that is written in two steps is read again",
+                    remedy="stop the gateway if you mean that; a file that is written in two steps is read again",
                 )
             ]
         )

@@ -248,7 +248,7 @@ class Supervisor:
             first.wire.say("joined", worker=worker.number)
         self._hand_over()
         if worker is first and self._ever and self._settings.reload != "off":
-            # it has read the files anew; the one before may have ended before it told the others of a change
+            # it has read the files again; the one before may have ended before it told the others of a change
             self._reload_others()
         if worker is first and not self._ever:
             for other in self._workers[1:]:

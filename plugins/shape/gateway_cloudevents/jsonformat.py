@@ -275,7 +275,7 @@ def _unfit(name: str, value: Any, version: Version) -> str:
     """Why an attribute can't have this value, "" if it can."""
     if type(value) is str:
         character = forbidden_character(value)
-        return f"the value of {name} contains {character}, which no attribute may have" if character else ""
+        return f"the value of {name} contains {character}, which is not allowed in an attribute" if character else ""
     if name == version.extensions and type(value) is dict and value:
         return ""
     if version.is_defined(name):
@@ -307,7 +307,7 @@ def _check_duplicates(text: bytes, least: int, parts: list[JsonText]) -> None:
     seen: set[str] = set()
     for name in _top_level_names(text):
         if name in seen:
-            raise fault(f"member {name[:100]!r} is there more than once", "3. Envelope", name[:100])
+            raise fault(f"member {name[:100]!r} appears more than once", "3. Envelope", name[:100])
         seen.add(name)
 
 

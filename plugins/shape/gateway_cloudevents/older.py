@@ -100,7 +100,9 @@ class OlderHeaders:
             value: Any = string_of(text) if version.is_defined(attribute) and not key else value_of(text, bool(key))
             if type(value) is str and not key and (character := forbidden_character(value)):
                 unfit[attribute] = version.fault(
-                    attribute, f"the value of {attribute} contains {character}, which no attribute may have", "String"
+                    attribute,
+                    f"the value of {attribute} contains {character}, which is not allowed in an attribute",
+                    "String",
                 )
                 if version.spares(attribute):
                     continue

@@ -1,7 +1,7 @@
 """The versions of CloudEvents as data: their attributes, which are required, and the rules for values.
 
 Events keep the version and names they came with: `type` in 1.0, 0.3, 0.2 and the draft of 0.1, `eventType` in 0.1 as it
-was released. What judges them goes by `gateway_core.contract.normal_form`; so no extension may have a name that
+was released. What checks them goes by `gateway_core.contract.normal_form`; so no extension may have a name that
 means an attribute there.
 """
 

@@ -23,7 +23,7 @@ class EncryptConfig(Config):
     """Keys of 32 random bytes, in base64 or hexadecimal (`openssl rand -base64 32`); use `${secret:NAME}`. The first
     one encrypts, all decrypt: put a new one in front."""
     also_plain: bool = False
-    """Whether lines that are not encrypted are read, too: those from before. Whoever can write the file could add such
+    """Whether older lines that are not encrypted are read, too. Whoever can write the file could add such
     lines."""
 
     @field_validator("keys")

@@ -253,7 +253,7 @@ class Stores:
                 )
         home = self._homes.get(f"brokers.{broker}.dead_letter")
         if home is None:
-            raise CommandError(f"the dead letter of broker {broker!r} is no `deadletter`: write that into the config")
+            raise CommandError(f"the dead letter of broker {broker!r} is not a `deadletter`: use one in the config")
         return home
 
     def triggers_of(self, brokers: Container[str]) -> list[str]:

@@ -28,7 +28,7 @@ MOST = 100_000
 """Dead letters that are kept here. What is beyond them is only counted."""
 BARS = 48
 _REST = 5.0
-"""The files are read again at the earliest after this many times what the last reading took."""
+"""The files are read again after at least this many times what the last reading took."""
 
 
 _FRESH_S = 1.0
@@ -136,7 +136,7 @@ class Overview:
             return snapshot, _selected(self, snapshot.number, query)
 
     async def elsewhere(self, query: Query) -> list[dict[str, Any]]:
-        """What was given up and is in no store (`Stores.elsewhere`), as it was a moment ago at the earliest."""
+        """What was given up and is in no store (`Stores.elsewhere`), no older than a moment."""
         began = time.monotonic()
         if began >= self._gone_again:
             brokers = [(name, broker.channel) for name, broker in self._gateway.topology.brokers.items()]

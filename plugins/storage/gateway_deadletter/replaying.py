@@ -15,7 +15,7 @@ log = logging.getLogger("tidegate.deadletter")
 PORTION = 100
 """So many dead letters are sent before those that were accepted are removed: a crash sends at most these again."""
 _REMOVE_EVERY = 500
-"""Of a store that writes all anew for each removal."""
+"""Of a store that rewrites all for each removal."""
 
 
 def was_event(dead_letter: DeadLetter) -> bool:

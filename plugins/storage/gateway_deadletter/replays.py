@@ -5,10 +5,10 @@ removed once the subscriber has it, and what fails again stays as it is. An inpu
 event of a replay with `all_triggers`, goes to its broker as a reply of a subscriber does: stored by the channel, then
 delivered to all triggers that match it; it is removed once it is stored, and what fails again is a new dead letter.
 
-No ingress is involved, so no credentials are needed, and no policy is asked again: policies say which senders may send,
-and this broker took this event from its sender before. What an admin has edited counts as the admin's own; the audit
-log says who. An edited event replaces its dead letter only when it was delivered. What was sent is removed by portions:
-after a crash at most one of them is sent again.
+No ingress is involved, so no credentials are needed, and no policy is evaluated again: policies say which senders may
+send, and this broker took this event from its sender before. What an admin has edited counts as the admin's own; the
+audit log says who. An edited event replaces its dead letter only when it was delivered. What was sent is removed by
+portions: after a crash at most one of them is sent again.
 """
 
 from __future__ import annotations
@@ -290,7 +290,7 @@ class _Run:
         replay = self._replay
         gone = replay.total - replay.handled
         if not replay.total:
-            replay.detail = "there was nothing to send any more: these dead letters were replayed or removed before"
+            replay.detail = "there was nothing left to send: these dead letters were replayed or removed before"
         elif gone > 0:
             replay.detail = f"{gone:,} of these dead letters were replayed or removed by somebody else meanwhile"
 
@@ -330,7 +330,7 @@ class _Run:
             await anyio.sleep(min(left, _WAIT_S))
 
     def _check(self) -> None:
-        """Raises `_Stopped` if it must not go on."""
+        """Raises `_Stopped` if it must not continue."""
         if self._replay.cancelling:
             raise _Stopped("cancelled")
         if self._gateway.stopping:
@@ -379,7 +379,7 @@ class _Run:
         if failing and not accepted and not again:
             replay.detail = one_line(f"{failing}; what was not delivered stays", 300)
             raise _Stopped("failed")
-        if slow:  # it may be stored yet: don't send it once more
+        if slow:  # it may be stored yet: don't send it again
             raise _Stopped("failed")
         return again
 
@@ -449,13 +449,13 @@ class _Run:
         built, name = self._gateway.topology, dead_letter.fact("tidegatetrigger")
         if not dead_letter.broker:
             bridge = built.bridges.get(name)
-            return bridge.delivery if bridge is not None else Refused(f"there is no bridge {name!r} any more")
+            return bridge.delivery if bridge is not None else Refused(f"bridge {name!r} no longer exists")
         trigger = built.triggers.get(name)
         untaken = name == dead_letter.broker and name in built.brokers and not dead_letter.was_offered
         if trigger is None:
             if untaken:
                 return None
-            return Refused(f"there is no trigger {name!r} any more: replay to all triggers")
+            return Refused(f"trigger {name!r} no longer exists: replay to all triggers")
         if (delivery := trigger.delivery) is None:
             return Refused(f"trigger {name!r} reads its channel by itself: replay to all triggers")
         if untaken and delivery.sink.address != dead_letter.fact("knativeerrordest"):
@@ -485,7 +485,7 @@ class _Run:
             tasks.cancel_scope.cancel()
         if not found:
             self._check()
-        return None if found and not found[0] else Refused(found[0] if found else "it was not seen delivered")
+        return None if found and not found[0] else Refused(found[0] if found else "no delivery was seen")
 
     async def _stored(self, events: Sequence[tuple[str, Event]]) -> list[BaseException | None]:
         results: list[BaseException | None] = [TimeoutError("the channel did not answer")] * len(events)
@@ -505,7 +505,7 @@ class _Run:
             done = answers(number)
             broker = self._gateway.topology.brokers.get(name)
             if broker is None:
-                done(Refused(f"the gateway has no broker {name!r} any more"))
+                done(Refused(f"broker {name!r} no longer exists"))
                 continue
             event.received_ns, event.position = self._gateway.clock.now_ns(), 0
             try:

@@ -42,7 +42,7 @@ _BLOCK = 1 << 20
 _ENDINGS = (".lock", ".ballast", ".sock", ".tmp", "-wal", "-shm", "-journal")
 _NAMES = {"gateway.json", "scratch"}
 _KEPT_HERE = {"admin.token", "audit"}
-"""A backup goes to other people and places: it lets nobody into the gateway, and tells of nobody."""
+"""A backup goes to other people and places: it must let nobody into the gateway, and name nobody."""
 
 OWN = frozenset({"log", "dead-letter", "applied", "files", "spark", "mqtt", "kafka", "names.json"})
 """What the data directory has of events, triggers, positions and names of sessions. What else is there may be someone's

@@ -228,7 +228,7 @@ class LogChannel:
             self._loop.call_soon_threadsafe(self._damaged, shard, found.reason)
 
     def _damaged(self, number: int, why: str) -> None:
-        """A file turned out to be damaged: it is not written any more. A new shard replaces it if it is the main
+        """A file turned out to be damaged: it is no longer written. A new shard replaces it if it is the main
         one."""
         if number in self._damage or self._writer is None:
             return

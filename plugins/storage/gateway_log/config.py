@@ -24,7 +24,7 @@ class RetentionConfig(Config):
     worker gets an equal share."""
     keep_unread: bool = True
     """Never delete events that a trigger of the config has not processed yet. The log may then exceed the limits while
-    a subscriber is away. If false, that subscriber loses deleted events."""
+    a subscriber is down. If false, that subscriber loses deleted events."""
 
 
 class LogConfig(Config):

@@ -40,7 +40,7 @@ class DamagedShards:
 
     def _message(self, number: int) -> str:
         return (
-            f"{shard_file(self._folder, number)} is damaged ({self._reasons[number]}): it is not written any more, new"
+            f"{shard_file(self._folder, number)} is damaged ({self._reasons[number]}): it is no longer written, new"
             " events go to another file, and its readable events are delivered; recover it with"
             f" {meta.remedy(self._folder)} while the gateway is stopped"
         )

@@ -25,7 +25,7 @@ _FILE = "meta.json"
 
 class ShardMeta(msgspec.Struct, omit_defaults=True):
     """One shard: all sequences before `next` have been in stable storage, and those before `first` are deleted.
-    `damaged` says why it is not written any more. `cursors_lost`: a repair could not read the cursors of the
+    `damaged` says why it is no longer written. `cursors_lost`: a repair could not read the cursors of the
     subscriptions. `running`: a gateway has it open, or ended without closing it."""
 
     next: int = 1
@@ -53,7 +53,7 @@ class Meta(msgspec.Struct):
         known.first = max(known.first, first)
 
     def broken(self, number: int, why: str) -> None:
-        """This shard is not written any more."""
+        """This shard is no longer written."""
         self.shards.setdefault(str(number), ShardMeta()).damaged = why
 
 

@@ -45,7 +45,7 @@ COLUMNS = 7
 _MOST_ROWS = 64
 _ROW = "(?,?,?,nullif(?,''),?,?,?)"
 # One statement for up to 64 rows: it gives up Python's lock four times for all of them, and may wait each time while
-# the event loop is busy. `execute` would give it up once more than `executemany`, to ask for the last row.
+# the event loop is busy. `execute` would give it up one time more than `executemany`, to ask for the last row.
 _INSERT = {n: "INSERT INTO events VALUES " + ",".join([_ROW] * n) for n in (*range(1, _MOST_ROWS + 1), 256)}
 _DELETE_ROWS, _DELETE_BYTES = 1000, 4 * 1024 * 1024
 _RESTART_WAIT_MS = 250
@@ -106,7 +106,7 @@ class Shard:
     """A shard that this process owns. Only one thread at a time may use it. `reserve` is the reserved space of its
     disk, if the shard grows.
 
-    A `damaged` shard (the reason, else empty) is only read: its file is not changed any more, and the cursors of its
+    A `damaged` shard (the reason, else empty) is only read: its file is no longer changed, and the cursors of its
     subscriptions go to a file beside it. `suspected` is damage that a write has found. After `syncs.failed` nobody
     knows what is in stable storage.
     """

@@ -1,4 +1,4 @@
-"""Who takes events from one worker's part of a log, and where each of them goes on: a subscription at its cursors, a
+"""Who takes events from one worker's part of a log, and where each of them continues: a subscription at its cursors, a
 reader at the offsets in its file."""
 
 from __future__ import annotations

@@ -50,10 +50,10 @@ def shard_faults(folder: Path, shard: int, known: ShardMeta | None = None) -> It
             yield f"is {'missing' if size < 0 else 'empty'}, although it had all events before {known.next}"
         return
     if known is not None and known.damaged:
-        yield f"is damaged ({known.damaged}): it is not written any more"
+        yield f"is damaged ({known.damaged}): it is no longer written"
     with path.open("rb") as f:
         page = int.from_bytes(f.read(18)[16:])
-    # a power failure amid a checkpoint leaves half a page, which the write-ahead log still has
+    # a power failure during a checkpoint leaves half a page, which the write-ahead log still has
     if page and (over := size % page) and not has_wal(path):
         yield f"is truncated: the {over} bytes at its end are not a whole page"
     quarantine = Quarantine(folder, [shard], lambda _, found: None)

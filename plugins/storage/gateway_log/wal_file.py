@@ -33,7 +33,7 @@ def store_again(shard: Path) -> None:
                 f.seek(-len(part), os.SEEK_CUR)
                 write_all(f.fileno(), part)
         except OSError as e:
-            if not no_room(e):  # of a file system that never writes in place: deliveries must go on
+            if not no_room(e):  # of a file system that never writes in place: deliveries must continue
                 raise
         _sync(f.fileno())
 

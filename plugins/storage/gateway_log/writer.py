@@ -176,8 +176,8 @@ class Writer:
                 return True
 
     def _committing(self, units: list[Unit], changes: list[CursorChanges]) -> tuple[Commit, bool]:
-        """`_commit`, also if it fails in an unexpected way, as for want of memory: this thread must go on, and senders
-        wait for an answer."""
+        """`_commit`, even if it fails in an unexpected way, such as a lack of memory: this thread must keep running,
+        and senders wait for an answer."""
         try:
             return self._commit(units, changes)
         except Exception as e:

@@ -37,7 +37,7 @@ _REMEMBERED = 1000
 
 class Batches:
     """The function that a streaming query calls for each batch (`foreachBatch`). A batch that was partly written before
-    a crash comes again with the same number and rows; each table knows whether it has it. `quarantined` counts the rows
+    a crash is repeated with the same number and rows; each table knows whether it has it. `quarantined` counts the rows
     that went to quarantine tables; `rows` has the row counts of the last batches, if known."""
 
     def __init__(self, job: Job) -> None:

@@ -95,7 +95,7 @@ class _Claiming:
         return [job.table.replace(naming.TYPE, name) for name in dict.fromkeys(names)]
 
     def _folders(self, pattern: str) -> list[str]:
-        """What stands for `{type}` in the folders that are there."""
+        """The values of `{type}` in the folders that are there."""
         before, _, after = pattern.partition(naming.TYPE)
         path = jvm_class(self._spark, "org.apache.hadoop.fs.Path")("".join(map(_escaped, before)) + "*" + after)
         session: Any = self._spark._jsparkSession
@@ -115,7 +115,7 @@ class _Claiming:
                 continue
             if not self._job.adopt:
                 raise missing(self._job, place)
-            self._claim.notes.append(f"the table {place} is missing: it begins anew after what the checkpoint has")
+            self._claim.notes.append(f"the table {place} is missing: it starts again after what the checkpoint has")
             tables[place].begin("")
 
     # -- whose they are --------------------------------------------------------------------------------------------
@@ -226,7 +226,7 @@ class _Claiming:
     # -- where the query starts ------------------------------------------------------------------------------------
 
     def _check_ends(self) -> None:
-        """The checkpoint decides where the query goes on: the tables must be as far."""
+        """The checkpoint decides where the query resumes: the tables must be as far."""
         if naming.TYPE in self._job.table or not self._ends or not self._ends[0]:
             return
         done = positions(self._files.offset(self._done))

@@ -166,7 +166,7 @@ def _check_remote(config: SparkSinkConfig) -> None:
 
 def schemas(config: SparkSinkConfig) -> dict[str, str]:
     """Event type ("*" for all others) -> Spark DDL or "infer". Raises `ValueError` if a type has two schemas, or a file
-    can't be read any more."""
+    can no longer be read."""
     given, files = _by_type(config.data_schema), _by_type(config.json_schema)
     if twice := sorted(given.keys() & files.keys()):
         of = "" if twice[0] == ALL else f" for {twice[0]}"

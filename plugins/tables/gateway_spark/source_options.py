@@ -30,7 +30,7 @@ def options_of(feed: ReaderFeed, config: SparkSinkConfig) -> dict[str, str]:
 
 
 def channel_id(feed: ReaderFeed) -> str:
-    """What identifies a channel to people, and a topic that was deleted and made anew."""
+    """What identifies a channel to people, and a topic that was deleted and created again."""
     if feed.options.get("kind") == KAFKA:
         topic: str = feed.options["topic"]
         return f"{topic} {feed.options.get('topic_ids', {}).get(topic, '')}".strip()

@@ -1,6 +1,6 @@
 """Reads the lines of a file that others append to, and takes lines out of it.
 
-Taking lines out writes the whole file anew, so many lines go in two steps: each is first overwritten with spaces where
+Taking lines out rewrites the whole file, so many lines go in two steps: each is first overwritten with spaces where
 it stands, which costs the same in any file, and once at the end the file is written without such lines. Readers skip
 them, also after a crash between the steps.
 """

@@ -107,7 +107,7 @@ class FileTarget:
         self._end = 0
         if self._fsync and self._regular:
             try:
-                sync_names(self._path, above=2)  # also if it is there: who made it may have been killed at this point
+                sync_names(self._path, above=2)  # even if it is there: who made it may have been killed at this point
             except OSError:
                 self.close()  # the next write tries again
                 raise

@@ -132,7 +132,7 @@ class HttpSinkConfig(Config):
                 yield ("tls", "verify"), "whoever answers gets the token", "set `ca_file` instead"
             return
         if in_the_clear(self.url):
-            yield ("credentials",), "signed events can be read on the way, and sent once more", "use https://"
+            yield ("credentials",), "signed events can be read in transit, and replayed", "use https://"
         if isinstance(self.codec.options, CloudEventsConfig) and self.codec.options.mode == "binary":
             text = "the signature covers the body only, and in binary mode the attributes are header fields"
             yield ("credentials",), text, "set `codec: {cloudevents: {mode: structured}}`"

@@ -24,8 +24,18 @@ class Endpoint:
     """One ingress: decodes events from requests and passes them to the intake."""
 
     __slots__ = (
-        "_codec", "_decode", "_intake", "_judge", "_max_body_bytes", "_now_ns", "_traces",
-        "asks_peer", "gate", "owner", "path", "target",
+        "_codec",
+        "_decode",
+        "_evaluate",
+        "_intake",
+        "_max_body_bytes",
+        "_now_ns",
+        "_traces",
+        "asks_peer",
+        "gate",
+        "owner",
+        "path",
+        "target",
     )  # fmt: skip
 
     def __init__(
@@ -50,7 +60,7 @@ class Endpoint:
         self._traces = traces
         self._max_body_bytes = max_body_bytes
         self.gate = gate
-        self._judge = gate.judge if gate is not None and gate.judges else None
+        self._evaluate = gate.evaluate if gate is not None and gate.evaluates else None
         self.asks_peer = gate is not None
         """Whether messages must have their `peer`."""
 
@@ -109,12 +119,12 @@ class Endpoint:
                 for event in events:
                     event.received_ns = now
                     event.identity = who
-                if self._judge is not None and (refusal := self._judge(who, message, events)):
+                if self._evaluate is not None and (refusal := self._evaluate(who, message, events)):
                     raise refusal
         except Refused as e:
             self._refuse(e, message, done)
             return
-        except Exception as e:  # also if a codec returns something that is not an event
+        except Exception as e:  # even if a codec returns something that is not an event
             done(e)
             return
         if not events:  # an empty batch: nothing to wait for

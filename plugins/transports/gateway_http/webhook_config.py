@@ -55,8 +55,8 @@ class HandshakeReceiverConfig(Config):
     origins: Annotated[list[Annotated[str, AfterValidator(_pattern)]], Field(min_length=1)]
     """Origins that get permission: DNS names, `*.example.com` for all names below `example.com`, or `"*"`."""
     rate_per_minute: PerMinute | Literal["*"] = "*"
-    """The rate that each origin is granted, in requests a minute; `"*"` for no limit. A minute's worth may come at
-    once; what is beyond gets 429. Each worker counts for itself."""
+    """The rate that each origin is granted, in requests a minute; `"*"` for no limit. A minute's worth may come
+    at once; requests beyond that get 429. Each worker counts for itself."""
     require_origin: bool = True
     """Whether each `POST` must name a permitted origin in `WebHook-Request-Origin` (403). If `false`, it may also name
     none."""

@@ -43,7 +43,7 @@ class AssignedPartition:
         self.start = self.committed = start  # `committed` is committed, as far as known; -1: nobody knows
         self.settled: frozenset[int] = frozenset()  # from a previous assignment
         self.end = self.passed = start  # before `passed` nothing more comes
-        self.short = 0  # how often in a row its first record could not be read for want of memory
+        self.short = 0  # how often in a row its first record could not be read for lack of memory
 
     @property
     def expected(self) -> int:

@@ -258,4 +258,4 @@ class _Append:
         if self._fault.retry or self._fault.credentials:  # not the event's fault
             self._done(Overloaded(f"Kafka did not take the event: {self._fault}"))
         else:
-            self._done(Refused(f"Kafka does not take the event: {self._fault}", status=413))
+            self._done(Refused(f"Kafka rejects the event: {self._fault}", status=413))

@@ -34,7 +34,7 @@ MAX_AHEAD = 20_000
 POLL_S = 0.01
 RETRY_S = 1.0
 MOST_AGAIN = 60
-"""How often a record that can't be read for want of memory is tried again, before it counts as no event."""
+"""How often a record that can't be read for lack of memory is tried again, before it counts as no event."""
 LONG_S = 5.0
 """A group rebalances faster, unless a member of it is gone or busy."""
 LAST_S = 5.0

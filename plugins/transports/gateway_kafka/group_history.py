@@ -63,7 +63,7 @@ class GroupHistory:
 
 
 def forget(data_dir: Path, group: str) -> None:
-    """The group was deleted: it may begin anew."""
+    """The group was deleted: it may start again."""
     for path in (data_dir / "kafka").glob(f"{_file_name(group)}-*.json"):
         path.unlink(missing_ok=True)
 

@@ -80,7 +80,7 @@ async def look(groups: Sequence[Group]) -> list[Description]:
 
 async def plan(group: Group, start: Start, only: Collection[int] | None) -> Description:
     """The group's current and planned offsets, in all of its partitions or in those with the numbers `only`. Raises
-    `CommandError`, also if the group has members."""
+    `CommandError`, even if the group has members."""
     async with _admin(group) as admin:
         found = await _described(admin, group)
         if found.missing:

@@ -32,7 +32,7 @@ LAST_S = 5.0
 
 class KafkaReaderFeed:
     """Call `prepare`, then `run`. `advance` and `ends` are called on the event loop and never wait: requests to the
-    cluster are made in the background, and retried while it is away."""
+    cluster are made in the background, and retried while it is down."""
 
     def __init__(self, name: str, group: str, topic: str, config: KafkaChannelConfig, start: StartPosition) -> None:
         """Raises `KafkaFault` if the config has options that a reader can't use."""

@@ -214,7 +214,7 @@ def _check(name: bytes, value: bytes) -> None:
     except UnicodeDecodeError as e:
         raise Refused(f"the value of {attribute} is not UTF-8", attribute=attribute, rule=rule) from e
     if unfit:
-        text = f"the value of {attribute} contains U+{ord(unfit[0]):04X}, which MQTT servers do not take"
+        text = f"the value of {attribute} contains U+{ord(unfit[0]):04X}, which MQTT servers reject"
         raise Refused(text, attribute=attribute, rule=rule)
 
 

@@ -117,25 +117,25 @@ class MqttSourceConfig(ConnectionCheck, NotAnEventConfig, HeldBytesConfig):
     topics: TopicFilters = Field(alias="topic")
     """The topic filter, or a list of them; `+` stands for one level, `#` for all that follow."""
     qos: Qos = 1
-    """The highest quality of service at which the server sends. With 0 events get lost whenever the connection breaks
-    or the gateway stops. 2 costs two more packets for each event, and is at least once, too."""
+    """The highest quality of service at which the server sends. With 0, events are lost whenever the connection breaks
+    or the gateway stops. 2 costs two more packets for each event, and is still at least once."""
     group: Annotated[str, AfterValidator(_group)] | None = None
     """Shares the events with all subscribers that have the same group (`$share/GROUP/FILTER`); then every worker of
     the gateway has a connection of its own. Without it the source runs in one worker."""
     client_id: Annotated[str, AfterValidator(_client_id), Field(min_length=1)] | None = None
-    """The name of the session at the server. By default it is made from the broker's or bridge's name, the server and
-    the topics, and the session is kept when topics or names change, as far as the data directory remembers it. It must
-    differ between gateways at one server. With `group`, the number of the worker follows."""
+    """The name of the session at the server. By default it is derived from the broker's or bridge's name, the server
+    and the topics, and the data directory remembers it, so that the session is kept when topics or names change. It
+    must differ between gateways at one server. With `group`, the number of the worker follows."""
     session_expiry_s: Seconds = 7 * 24 * 3600
-    """How long the server keeps the session, with the messages that wait in it, while the gateway is away, in seconds.
+    """How long the server keeps the session, with the messages that wait in it, while the gateway is down, in seconds.
     4294967295 is for ever, and 0 not at all. With 3.1.1 the server alone decides."""
     receive_maximum: Annotated[int, Field(ge=1, le=65_535)] = 500
-    """The most messages that the server may have sent without an acknowledgement. If they are more all the same
-    (version 3.1.1, or `qos: 0`), nothing more is read until some are stored."""
+    """The most messages that the server may have sent without an acknowledgement. If the server sends more
+    anyway (version 3.1.1, or `qos: 0`), reading stops until some are stored."""
     retained: Literal["new", "all", "ignore"] | None = None
     """Which messages that the server has retained it sends after a subscription: `new`: for a subscription that it did
-    not have yet; `all`: at each connection, so that they come again and again; `ignore`: none. By default `new`, and
-    with 3.1.1, which has no choice, `all`."""
+    not have yet; `all`: at each connection, so the same messages arrive repeatedly; `ignore`: none. By default `new`,
+    and with 3.1.1, which has no choice, `all`."""
     topic_attribute: Annotated[str, AfterValidator(_attribute)] | None = None
     """The attribute that gets the message's topic, such as `mqtttopic` or `subject`, in place of its value if the event
     has it already. By default none: the event stays as it was published."""
@@ -170,7 +170,7 @@ class MqttSourceConfig(ConnectionCheck, NotAnEventConfig, HeldBytesConfig):
                 "use `qos: 1`",
             )
         elif self.session_expiry_s == 0 and self.version == "5":
-            said = "the server forgets the session, and what waits in it, as soon as the gateway is away"
+            said = "the server forgets the session, and what waits in it, as soon as the gateway is down"
             yield ("session_expiry_s",), said, "set how long the gateway may be away"
 
 

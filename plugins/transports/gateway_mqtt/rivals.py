@@ -10,7 +10,7 @@ STEADY_S = 30.0
 between two tries (`gateway_transport.connection`)."""
 IN_A_ROW = 3
 """Many servers close without a word, as they do when they end, too: so many closes in a row, with no other failure
-between them and none after a steady connection, tell of a rival."""
+between them and none after a steady connection, point to a rival."""
 
 
 class TakenOver(OSError):

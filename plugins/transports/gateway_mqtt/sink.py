@@ -64,7 +64,7 @@ class MqttSink:
     # -- life -------------------------------------------------------------------------------------------------------
 
     async def start(self, tasks: TaskGroup) -> None:
-        """Connects, and goes on trying while the server is away. Raises `StartError` if it rejects the credentials, or
+        """Connects, and keeps trying while the server is down. Raises `StartError` if it rejects the credentials, or
         can't do what the config says."""
         await self._connection.start(tasks)
 

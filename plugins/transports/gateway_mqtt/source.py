@@ -92,7 +92,7 @@ class MqttSource:
     # -- life -------------------------------------------------------------------------------------------------------
 
     async def start(self, intake: Intake, tasks: TaskGroup) -> None:
-        """Connects and subscribes, and goes on trying while the server is away. Raises `StartError` if the server
+        """Connects and subscribes, and keeps trying while the server is down. Raises `StartError` if the server
         rejects the credentials or the subscription."""
         self._handover.intake = intake
         await self._connection.start(tasks)
@@ -140,7 +140,7 @@ class MqttSource:
             await client.close()
 
     async def _end_former_sessions(self, filters: list[str]) -> None:
-        """The session of a worker that the gateway no longer has would go on getting its share of the events: takes
+        """The session of a worker that the gateway no longer has would keep getting its share of the events: takes
         what waits in it, and ends it."""
         members = self._members
         if members is None:

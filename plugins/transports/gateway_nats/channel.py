@@ -69,7 +69,7 @@ class JetStreamChannel:
     # -- life -------------------------------------------------------------------------------------------------------
 
     async def start(self, tasks: TaskGroup) -> None:
-        """Creates the stream if it does not exist. Raises `StartError` if the server is away or rejects the
+        """Creates the stream if it does not exist. Raises `StartError` if the server is down or rejects the
         credentials, or if the stream is not as configured."""
         self._tasks = tasks
         self._started = True
@@ -128,7 +128,7 @@ class JetStreamChannel:
             except NotFoundError:
                 self._link.end(f"the stream {self._stream} is gone")  # it is made again
                 return
-            except Exception as e:  # a server that is away is noticed otherwise
+            except Exception as e:  # a server that is down is noticed otherwise
                 log.debug("can't look at the stream %s: %s", self._stream, e)
 
     # -- appends ----------------------------------------------------------------------------------------------------
@@ -152,7 +152,7 @@ class JetStreamChannel:
         most = link.max_payload
         if too_large := next((s for payload, headers in messages if (s := size_of(payload, headers)) > most), 0):
             self.failed += len(events)
-            done(Refused(f"a message has {too_large} bytes; NATS takes {most} (max_payload)", status=413))
+            done(Refused(f"a message has {too_large} bytes; NATS accepts {most} (max_payload)", status=413))
             return
         appending = _Append(self, len(messages), done)
         for payload, headers in messages:
@@ -267,6 +267,6 @@ class _Append:
             return
         channel.failed += self._size
         if self._never:
-            self._done(Refused(f"NATS does not take the event: {self._why}", status=413))
+            self._done(Refused(f"NATS rejects the event: {self._why}", status=413))
         else:
             self._done(Overloaded(f"NATS did not take the event: {self._why}"))

@@ -1,6 +1,6 @@
 """One connection to NATS: what is published goes through one task, and answers come back by callbacks.
 
-nats-py's own reconnecting is off. A connection that is lost is made anew by `gateway_transport.connection`, and what
+nats-py's own reconnecting is off. A connection that is lost is made again by `gateway_transport.connection`, and what
 depends on it (subscriptions, pull requests) with it.
 """
 
@@ -85,7 +85,7 @@ class Link:
     # -- life -------------------------------------------------------------------------------------------------------
 
     async def start(self, tasks: TaskGroup) -> None:
-        """Returns once connected, or a little later if the server is away. Raises `StartError` if the server refuses
+        """Returns once connected, or a little later if the server is down. Raises `StartError` if the server refuses
         the credentials, a stream or consumer is not as configured, or certificates can't be read."""
         self._tls = tls_of(self._options, self._owner)
         await self._connection.start(tasks)
@@ -113,7 +113,7 @@ class Link:
         return self._connection.losses
 
     def end(self, why: str) -> None:
-        """Ends this connection, so that everything begins anew."""
+        """Ends this connection, so that everything starts again."""
         self._why = why
         if self._over is not None:
             self._over.set()
@@ -165,7 +165,7 @@ class Link:
         raise failure
 
     def _complained(self, error: Exception) -> None:
-        """The server or the library reports something, also while the connection goes on."""
+        """The server or the library reports something, also while the connection works."""
         text = str(error)
         if not isinstance(error, errors.Error | OSError | TimeoutError):
             log.error("%s: a message was not handled: %s: %s", self._owner, type(error).__name__, one_line(error))

@@ -48,7 +48,7 @@ class StreamConfig(Config):
     retention: Literal["limits", "interest", "workqueue"] = "limits"
     """When messages are removed: at the limits below, when all consumers have acknowledged them, or when one has."""
     max_age_s: Annotated[float, Field(gt=0)] | None = None
-    """Messages older than this are removed, read or not; in seconds. By default they stay."""
+    """Messages older than this are removed, read or not; in seconds. By default they are kept."""
     max_bytes: Annotated[int, Field(ge=1024)] | None = None
     """The most bytes of the stream; no limit by default."""
     max_messages: Annotated[int, Field(ge=1)] | None = None
@@ -161,7 +161,7 @@ class NatsSourceConfig(ConnectionCheck, NotAnEventConfig, HeldBytesConfig):
     gateway reports it at a third of that time."""
     max_deliveries: Annotated[int, Field(ge=1)] | None = None
     """An event that was delivered this often and never acknowledged (it ends the gateway, for example) goes to the dead
-    letter. By default it is delivered again without end."""
+    letter. By default it is delivered again without limit."""
 
     _url = with_url("subject")
 
@@ -205,7 +205,7 @@ class JetStreamChannelConfig(ConnectionCheck):
     max_bytes: Annotated[int, Field(ge=1024)] | None = None
     """The most bytes of the stream; no limit by default. At the limit senders get 503."""
     keep_s: Annotated[float, Field(ge=0)] | None = 7 * 86_400.0
-    """How long events are kept that all triggers have settled, in seconds; null keeps them."""
+    """How long events that all triggers have settled are kept, in seconds; null keeps them forever."""
     codec: CodecRef = CodecRef("cloudevents")
     """The content mode of the messages."""
     key: KeyMapperRef = KeyMapperRef("record")

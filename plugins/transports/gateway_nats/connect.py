@@ -90,7 +90,7 @@ async def open_client(
     closed: Callable[[str], None] = lambda why: None,
 ) -> Client:
     """Connects and logs in, once. `complained` gets what goes wrong while the connection lasts, `closed` why it ended.
-    Raises `Rejected` for what no retry mends, else `OSError` or `TimeoutError`."""
+    Raises `Rejected` for what no retry fixes, else `OSError` or `TimeoutError`."""
     nc = _Client()
     nc.insists_on_tls = tls is not None
     seen: list[Exception] = []

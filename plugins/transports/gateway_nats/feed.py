@@ -35,7 +35,7 @@ POLL_S = 0.01
 
 class JetStreamFeed:
     """Offers the stream's events to a subscription. A position is a message's sequence number; its partition counts
-    how often the stream was made again, because its numbers begin anew then. `joined` is set once the
+    how often the stream was made again, because its numbers start again then. `joined` is set once the
     consumer exists, `left` once the feed has given everything back."""
 
     def __init__(

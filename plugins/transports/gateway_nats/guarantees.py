@@ -11,8 +11,8 @@ SOURCE = Guarantees(
     delivery="at least once",
     acknowledged="The message is acknowledged once its event is stored, or in a bridge once the sink or the dead "
     "letter has it. With `jetstream: false` nothing is acknowledged: at most once.",
-    redelivery="What a gateway had not acknowledged when it crashed comes again after `ack_wait_s`; after a stop, at "
-    "once. Messages that wait for long are reported as in progress and do not come again.",
+    redelivery="What a gateway had not acknowledged when it crashed is redelivered after `ack_wait_s`; after a stop, "
+    "at once. Messages that wait for long are reported as in progress and are not redelivered.",
     order="That of the stream, if one gateway with one worker reads; several share the messages, in no order.",
     workers="share",
     back_pressure="It stops fetching at `max_in_flight`; the messages wait in the stream. Core NATS: they are dropped.",
@@ -39,7 +39,7 @@ CHANNEL = Guarantees(
     delivery="at least once",
     acknowledged="Stored when the stream has stored the message (PubAck), with `replicas: 3` on two of three servers. "
     "A server writes to its file at once; it calls fsync as its `sync_interval` says, every two minutes by default.",
-    redelivery="What a gateway had not settled when it crashed comes again after `ack_wait_s`; after a stop, at once.",
+    redelivery="After a crash, what was not settled is redelivered after `ack_wait_s`; after a stop, at once.",
     order="That of the stream, also after a crash, if one gateway with one worker reads; several share the events, in "
     "no order.",
     workers="share",

@@ -54,8 +54,8 @@ class Puller:
     `forget`     is called when the stream is another one than before: its numbers mean nothing any more.
     `api_prefix` the first tokens of JetStream's API.
 
-    Messages that were delivered and not acknowledged before (a gateway crashed) come again only after the consumer's
-    `ack_wait`. Unless other clients read too, later messages wait for them, so that they come in order.
+    Messages that were delivered and not acknowledged before (a gateway crashed) are redelivered only after the
+    consumer's `ack_wait`. Unless other clients read too, later messages wait for them, so that they come in order.
     """
 
     def __init__(
@@ -108,7 +108,7 @@ class Puller:
         self.pending = 0
         """Messages in the stream that this consumer has not been sent."""
         self.redelivered = 0
-        """Messages that came again, since the start."""
+        """Messages that were redelivered, since the start."""
 
     # -- life -------------------------------------------------------------------------------------------------------
 
@@ -162,7 +162,7 @@ class Puller:
             except NotFoundError:
                 self._link.end(f"the consumer {self._consumer[1]} is gone")
                 return
-            except Exception as e:  # it is only for status; a server that is away is noticed otherwise
+            except Exception as e:  # it is only for status; a server that is down is noticed otherwise
                 log.debug("no consumer info: %s", e)
                 continue
             if str(info.created) != self._made:
@@ -218,7 +218,7 @@ class Puller:
         self._subscription, self._current = None, False
         self._outstanding = 0
         held, self._held = self._held, None
-        for sequence in held or ():  # not handed over yet; they come again
+        for sequence in held or ():  # not handed over yet; they are redelivered
             self._closed(sequence)
 
     def _resume_at(self) -> int:
@@ -245,7 +245,7 @@ class Puller:
     # -- in order after a crash -------------------------------------------------------------------------------------
 
     async def _release(self) -> None:
-        """Hands over what was held back, once all that was delivered before has come again."""
+        """Hands over what was held back, once all that was delivered before has been redelivered."""
         self._pull()
         await anyio.sleep(HOLD_POLL_S)
         if self._held is None or self._stopping:

@@ -91,7 +91,7 @@ class NatsSource:
     # -- life -------------------------------------------------------------------------------------------------------
 
     async def start(self, intake: Intake, tasks: TaskGroup) -> None:
-        """Connects, and makes or checks stream and consumer; goes on trying while the server or the stream is away.
+        """Connects, and makes or checks stream and consumer; keeps trying while the server or the stream is down.
         Raises `StartError` if the server refuses the credentials, or stream or consumer is not as configured."""
         self._handover.intake = intake
         await self._link.start(tasks)
@@ -207,7 +207,7 @@ class NatsSource:
         return lost("nats", self._link.losses)
 
     def info(self) -> dict[str, Any]:
-        """See `gateway_core.contract.capabilities.Watched`. `redelivered` counts messages that came again, `dropped`
+        """See `gateway_core.contract.capabilities.Watched`. `redelivered` counts redelivered messages, `dropped`
         those of core NATS for which there was no room."""
         found = {"address": self.address, "error": self._link.error, "reconnects": self._link.losses}
         if not self._options.jetstream:

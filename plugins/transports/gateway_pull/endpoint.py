@@ -125,7 +125,7 @@ class Endpoint:
                     await asyncio.sleep(0)  # more may come at once
             return [] if self.stopping else self.leases.take(most, holder)
         finally:
-            if self.leases.available:  # for the next one, also if this one was woken and has left
+            if self.leases.available:  # for the next one, even if this one was woken and has left
                 self._wake()
 
     def _wake(self) -> None:

@@ -193,7 +193,7 @@ class Listening:
                     response = await self._gateway.post(f"{self._options.url}/{word}", json=body)
                     if response.status_code < 500:
                         if gone := response.json().get("gone") if response.is_success else leases:
-                            _say(f"{len(gone)} leases had ended: their events come again")
+                            _say(f"{len(gone)} leases expired: their events will be delivered again")
                         break
                 except (httpx.HTTPError, ValueError):
                     pass
@@ -213,7 +213,7 @@ class Listening:
                     body = {"leases": leases, "lease_s": self._lease_s}
                     await self._gateway.post(f"{self._options.url}/extend", json=body)
                 except httpx.HTTPError:
-                    pass  # they end, and the events come again
+                    pass  # they expire, and the events are delivered again
 
     @property
     def _shown(self) -> str:

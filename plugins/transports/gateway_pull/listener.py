@@ -29,7 +29,7 @@ GRACEFUL_S = 5.0
 
 
 class Listener:
-    """An address. At each path is the endpoint of one sink; behind it, while a reload goes on, the one it replaces."""
+    """An address. At each path is the endpoint of one sink; behind it, during a reload, the one it replaces."""
 
     def __init__(self, options: PullSinkConfig, owner: str) -> None:
         self.options = options

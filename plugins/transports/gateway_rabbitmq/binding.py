@@ -109,7 +109,7 @@ def _text(header: bytes, value: Any) -> bytes:
     if isinstance(value, bytearray):
         return b64encode(value)
     text = header.decode("utf-8", "replace")
-    raise Refused(f"the header {text} is a {type(value).__name__}, which no attribute may be", rule=AMQP.title)
+    raise Refused(f"the header {text} is a {type(value).__name__}, which an attribute can't be", rule=AMQP.title)
 
 
 def as_text(value: Any) -> bytes | None:
@@ -135,8 +135,8 @@ def split(message: Message) -> tuple[bytes, list[tuple[bytes, bytes]]]:
                 content_type, headers = value, headers[:i] + headers[i + 1 :]
                 break
     if len(content_type) > _LONGEST:
-        raise Refused(f"AMQP 0-9-1 has no place for a content type of {len(content_type)} bytes; use structured mode")
+        raise Refused(f"AMQP 0-9-1 can't carry a content type of {len(content_type)} bytes; use structured mode")
     for name, _ in headers:
         if len(name) > _LONGEST:
-            raise Refused(f"AMQP 0-9-1 has no place for a header name of {len(name)} bytes; use structured mode")
+            raise Refused(f"AMQP 0-9-1 can't carry a header name of {len(name)} bytes; use structured mode")
     return content_type, headers

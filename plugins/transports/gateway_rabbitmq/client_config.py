@@ -74,8 +74,8 @@ class RabbitConfig(Config):
     tls: ClientTlsConfig | None = None
     """Connects with TLS; `tls: {}` trusts the system's certificate authorities."""
     heartbeat_s: Annotated[int, Field(ge=0, le=3600)] = 30
-    """How often each side shows that it is there, in seconds; a side that was silent for twice as long is gone. 0 for
-    never."""
+    """How often each side shows that it is there, in seconds; a side that is silent for twice as long counts as gone.
+    0 for never."""
 
     _url = model_validator(mode="before")(_with_url)
 

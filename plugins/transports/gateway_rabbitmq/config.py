@@ -66,7 +66,7 @@ class RabbitSourceConfig(ConnectionCheck, NotAnEventConfig, HeldBytesConfig):
     """The queue."""
     declare: bool = True
     """Declares the queue, durable: it is created if it does not exist, and one that is not as configured is a fault.
-    With `false` it must exist, and is taken as it is."""
+    With `false` it must exist, and is used as it is."""
     queue_type: Literal["quorum", "classic"] = "quorum"
     """The type of the queue."""
     single_active_consumer: bool = False

@@ -116,7 +116,7 @@ class Publisher:
     def attempt(self, key: str, content_type: bytes, headers: Headers, body: bytes, id: str) -> Attempt:
         """A message as its frames. Raises `Refused` if it is too large."""
         if len(body) > self._most_bytes:
-            raise Refused(f"the message has {len(body)} bytes, the most is {self._most_bytes} ({self._most_of})")
+            raise Refused(f"the message has {len(body)} bytes, the limit is {self._most_bytes} ({self._most_of})")
         message_id = id.encode()
         if len(message_id) > 255:
             message_id = b""

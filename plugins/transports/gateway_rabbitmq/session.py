@@ -133,7 +133,7 @@ def _once(config: RabbitConfig, owner: str, limit_s: float, act: Callable[[Link]
 
 
 async def depth(link: Link, queue: str) -> int:
-    """How many messages wait in a queue. Raises `RabbitFault`, also if it does not exist. The time in which the link is
+    """How many messages wait in a queue. Raises `RabbitFault`, even if it does not exist. The time in which the link is
     paused does not count: the answer may wait unread."""
     asked = asyncio.ensure_future(_probed(link, amqp.Queue.Declare(0, queue, passive=True)))
     try:

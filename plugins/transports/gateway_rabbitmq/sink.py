@@ -28,7 +28,7 @@ CLOSE_S = 5.0
 
 
 class RabbitSink:
-    """`gateway_core.contract.interfaces.Sink`. While the server is away or reads nothing (`connection.blocked`),
+    """`gateway_core.contract.interfaces.Sink`. While the server is down or reads nothing (`connection.blocked`),
     attempts wait here, and time out."""
 
     in_flight = 2000

@@ -57,11 +57,11 @@ def message_of(fields: Sequence[bytes]) -> Message:
     for name, value in zip(named, named, strict=True):
         if name == DATA:
             if message.body is not None:
-                raise Refused("the field data is there more than once")
+                raise Refused("the field data appears more than once")
             message.body = value
         elif name == KEY:
             if message.key is not None:
-                raise Refused("the field key is there more than once")
+                raise Refused("the field key appears more than once")
             message.key = value
         else:
             headers.append((name, value))

@@ -12,7 +12,7 @@ SOURCE = Guarantees(
     acknowledged="XACK follows once the event is stored, or in a bridge once the sink or the dead letter has it.",
     redelivery="After a crash, what was in progress: by the same consumer when it is back, else by another one after "
     "`claim_idle_s`. If the group is deleted, what came since the last look at it, at most 5 s.",
-    order="That in which the stream's entries are read, in each worker. Entries that come again come late.",
+    order="That in which the stream's entries are read, in each worker. Redelivered entries come late.",
     workers="share",
     back_pressure="It reads no more than `prefetch` entries; the others wait in the stream.",
     binding=_BINDING,

@@ -58,7 +58,7 @@ class RedisSource:
     # -- life -------------------------------------------------------------------------------------------------------
 
     async def start(self, intake: Intake, tasks: TaskGroup) -> None:
-        """Connects and creates the group; goes on trying while the server is away. Raises `StartError` if the server
+        """Connects and creates the group; keeps trying while the server is down. Raises `StartError` if the server
         rejects the credentials, or a key is not a stream."""
         for one in self._readers:
             one.handover.intake = intake

@@ -122,7 +122,7 @@ class Receiver:
     def _take(self, number: int, data: bytes, text: bool) -> None:
         try:
             if not text:
-                raise Refused("an event in JSON comes as a text message, this one is binary", status=415, rule=_RULE)
+                raise Refused("an event in JSON must be a text message; this one is binary", status=415, rule=_RULE)
             event = self._read(Message([CONTENT_TYPE], data))
         except Refused as e:
             self._not_an_event(number, data, e)

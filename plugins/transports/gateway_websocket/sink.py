@@ -63,7 +63,7 @@ class WebSocketSink:
         )
 
     async def start(self, tasks: TaskGroup) -> None:
-        """Listens, or connects; a server that is away is tried again and again. Raises `StartError`."""
+        """Listens, or connects; a server that is down is tried again and again. Raises `StartError`."""
         options, context = self._options, self._context
         if options.url is not None:
             self._connection = client.connection(options, context, self._joined, self._tries)

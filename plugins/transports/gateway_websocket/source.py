@@ -68,7 +68,7 @@ class WebSocketSource:
         return [self._read(message)]
 
     async def start(self, intake: Intake, tasks: TaskGroup) -> None:
-        """Listens, or connects; a server that is away is tried again and again. Raises `StartError`."""
+        """Listens, or connects; a server that is down is tried again and again. Raises `StartError`."""
         await self._start(intake, tasks, None)
 
     async def _start(self, intake: Intake, tasks: TaskGroup, instead: Endpoint | None) -> None:
@@ -89,7 +89,7 @@ class WebSocketSource:
 
     async def take_over(self, old: Source, intake: Intake, tasks: TaskGroup) -> bool:
         """Replaces another source at the same address, without a moment at which nobody listens there; unless what
-        belongs to the address differs, such as its limits: then it is opened anew."""
+        belongs to the address differs, such as its limits: then it is opened again."""
         if not isinstance(old, WebSocketSource) or self._options.listen is None:
             return False
         mine, its = self._options, old._options

@@ -135,7 +135,7 @@ def _options(at: Place) -> dict[str, Any]:
 
 
 def _producer(at: Place) -> Producer:
-    """Idempotent: what it sends again while the broker is away neither changes the order nor is there twice."""
+    """Idempotent: what it sends again while the broker is down neither changes the order nor is there twice."""
     limit = {"message.timeout.ms": LIMIT_S * 1000}
     return Producer({**_options(at), **limit, "enable.idempotence": True, "linger.ms": 1})
 

@@ -43,7 +43,7 @@ def done_at(facts: Facts, name: str, record: Produced) -> float:
 
 
 def counts(facts: Facts, commit: Committed) -> bool:
-    """Whether the topic was still there: later, nobody goes on at this offset."""
+    """Whether the topic was still there: later, nobody continues at this offset."""
     return sum(at <= commit.at for at in facts.kafka.recreated.get(commit.topic, ())) < commit.epoch
 
 
@@ -207,15 +207,15 @@ def _steady(facts: Facts, name: str) -> bool:
 
 
 def _overtaken(facts: Facts, name: str, policy: Policy, records: list[Produced]) -> Found:
-    lanes: dict[str, list[str]] = {}
+    sequences: dict[str, list[str]] = {}
     for id in dict.fromkeys(record.id for record in records):
         event = facts.events.get(id)
         if event is None or id in facts.kafka.foreign or (name, id) not in facts.attempts_of:
             continue
-        for key in _lane(policy, event):
-            lanes.setdefault(key, []).append(id)
+        for key in _sequences(policy, event):
+            sequences.setdefault(key, []).append(id)
     unnoticed = _unnoticed(facts, records)
-    for key, ids in lanes.items():
+    for key, ids in sequences.items():
         starts = [facts.attempts_of[name, id][0].at for id in ids]
         for place, earlier in enumerate(ids):
             if in_a_file(facts, name, earlier) or lost_with_power(facts, records[0].at):
@@ -228,7 +228,7 @@ def _overtaken(facts: Facts, name: str, policy: Policy, records: list[Produced])
 
 def _unnoticed(facts: Facts, records: list[Produced]) -> set[str]:
     """The records of a recreated topic that were written before its readers noticed: they go on where they were in the
-    deleted one, and then begin anew."""
+    deleted one, and then start again."""
     if not records or records[0].epoch == 1:
         return set()
     first = records[0]
@@ -239,7 +239,7 @@ def _unnoticed(facts: Facts, records: list[Produced]) -> set[str]:
     return {record.id for record in records if record.at < noticed}
 
 
-def _lane(policy: Policy, event: Event) -> Iterator[str]:
+def _sequences(policy: Policy, event: Event) -> Iterator[str]:
     if policy.order == "partition":
         yield "partition"
     elif event.key:

@@ -10,7 +10,7 @@ from .accepting import lost_with_power
 from .registry import Found, promise
 
 
-def lane(facts: Facts, trigger: Trigger, event: Event) -> str | None:
+def sequence(facts: Facts, trigger: Trigger, event: Event) -> str | None:
     """The order key of an event; None if it waits for nothing, or nobody knows for what."""
     if trigger.policy.order == "partition" and channel(facts.plan.configs):
         wire = any(config.kafka is not None and config.kafka.wire for config in facts.plan.configs)
@@ -36,14 +36,14 @@ def nothing_overtakes(facts: Facts) -> Found:
             continue
         if facts.faults(("mapper", "filter"), 0, EVER, name):
             continue
-        lanes: dict[str, list[str]] = {}
+        sequences: dict[str, list[str]] = {}
         for id in order:
             event = facts.events[id]
             if facts.to[id] != "default" or not first.filter.wants(event):
                 continue
-            if (key := lane(facts, first, event)) is not None and (name, id) in facts.attempts_of:
-                lanes.setdefault(key, []).append(id)
-        for key, ids in lanes.items():
+            if (key := sequence(facts, first, event)) is not None and (name, id) in facts.attempts_of:
+                sequences.setdefault(key, []).append(id)
+        for key, ids in sequences.items():
             yield from _overtaken(facts, name, key, ids)
 
 
@@ -79,7 +79,7 @@ def one_of_a_key_at_a_time(facts: Facts) -> Found:
         flying: dict[str, tuple[float, str, int]] = {}
         for attempt in facts.by_server.get(name, ()):
             event = facts.events.get(attempt.id)
-            if event is None or facts.to[attempt.id] != "default" or (key := lane(facts, trigger, event)) is None:
+            if event is None or facts.to[attempt.id] != "default" or (key := sequence(facts, trigger, event)) is None:
                 continue
             end, id, generation = flying.get(key, (0.0, "", 0))
             if end > attempt.at and generation == attempt.generation:

@@ -157,7 +157,7 @@ def silence_has_a_limit(facts: Facts) -> Found:
 
 @promise("delivery", "So if one event makes a subscriber hang, only that event is given up.")
 def nobody_is_given_up_without_a_failure(facts: Facts) -> Found:
-    """No event goes to the dead letter for want of an answer while its subscriber answers, whatever happens to others
+    """No event goes to the dead letter for lack of an answer while its subscriber answers, whatever happens to others
     and whatever the gateway's machine is short of."""
     for name, id, letter, write in facts.letters_by_attempt():
         if letter.get("tidegatestage") != "delivery" or "knativeerrorcode" in letter or name not in facts.names:

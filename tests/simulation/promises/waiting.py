@@ -92,7 +92,7 @@ def an_outage_has_few_attempts(facts: Facts) -> Found:
 
 
 def _still_down(facts: Facts, name: str, begin: float, end: float) -> bool:
-    """Whether no other attempt was made meanwhile, and the gateway had no reason to begin anew."""
+    """Whether no other attempt was made meanwhile, and the gateway had no reason to start again."""
     life = facts.life(begin)
     if life is None or end > life.end or facts.changing(begin - 60, end):
         return False

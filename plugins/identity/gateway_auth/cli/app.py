@@ -19,14 +19,14 @@ DEFAULT_KEYS = Path("keys.json")
 
 @key.command()
 def new(
-    name: Annotated[str, typer.Argument(help="Whose key it is. Several keys may have one name.")],
+    name: Annotated[str, typer.Argument(help="The sender who gets the key. Several keys may have the same name.")],
     file: KeyFile = DEFAULT_KEYS,
     expires: Annotated[
         str | None, typer.Option(help="When it expires: after 90d or 12h, or at 2027-01-31T00:00:00Z. Default: never.")
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Make a key, and print it: this once, since the file holds only its hash.
+    """Create a key and print it, only this once: the file holds only its hash.
 
     A running gateway accepts the key within seconds; the other keys stay valid.
     """

@@ -122,7 +122,7 @@ def delete(
     admin: AdminAddress = None,
     data_dir: DataDir = None,
 ) -> None:
-    """Delete a trigger that was applied."""
+    """Delete an applied trigger."""
     from .resources import delete as send
 
     raise typer.Exit(send(name, admin, data_dir))
@@ -152,7 +152,7 @@ def reload(admin: AdminAddress = None, data_dir: DataDir = None) -> None:
 def login(
     issuer: Annotated[str, typer.Option(envvar="TIDEGATE_LOGIN_ISSUER", help="The issuer's URL.")],
     client_id: Annotated[
-        str, typer.Option(envvar="TIDEGATE_LOGIN_CLIENT_ID", help="The client that the issuer knows us by.")
+        str, typer.Option(envvar="TIDEGATE_LOGIN_CLIENT_ID", help="The client id that the issuer knows.")
     ],
     scope: Annotated[str, typer.Option(help="The scopes to ask for.")] = "openid email",
     access_token: Annotated[
@@ -194,15 +194,17 @@ def token(
         typer.Option(help="What it may do: read metrics, read everything, also pause and reload, or also apply."),
     ] = None,
     days: Annotated[
-        float | None, typer.Option(min=0, max=36_500, help="After how many days it ends. Default: never.")
+        float | None, typer.Option(min=0, max=36_500, help="The days until it expires. Default: never.")
     ] = None,
-    rotate: Annotated[bool, typer.Option("--rotate", help="Replace the gateway's token. All others end, too.")] = False,
+    rotate: Annotated[
+        bool, typer.Option("--rotate", help="Replace the gateway's token. All others become invalid, too.")
+    ] = False,
     data_dir: DataDir = None,
 ) -> None:
     """Print a token of the admin API: the gateway's own, which may do everything, or one for others.
 
     Send it as `Authorization: Bearer …`. The gateway keeps its own token in its data directory. Tokens for others are
-    made from it and stored nowhere; --role is `viewer` by default. A running gateway notices a new token at once.
+    derived from it and not stored; --role is `viewer` by default. A running gateway notices a new token at once.
     """
     from .token import token as show
 

@@ -73,7 +73,7 @@ def _discovered(http: httpx.Client, issuer: str) -> dict[str, str]:
     except (httpx.HTTPError, httpx.InvalidURL, ValueError) as e:
         raise CommandError(f"no answer from {place}: {e}") from e
     if not isinstance(found, dict) or found.get("issuer") != issuer:
-        raise CommandError(f"{place} is not of the issuer {issuer}")
+        raise CommandError(f"{place} does not belong to the issuer {issuer}")
     ends = {name: found.get(name) for name in ("device_authorization_endpoint", "token_endpoint")}
     for name, end in ends.items():
         if not isinstance(end, str):

@@ -83,7 +83,7 @@
   };
   document.addEventListener("htmx:sseOpen", () => opened("Live"));
   document.addEventListener("htmx:sseError", failed);
-  // what a reader unfolded stays so when its part comes again: <details id="…" data-keep>
+  // what a reader unfolded stays so when its part arrives again: <details id="…" data-keep>
   const folds = new Map();
   document.addEventListener("toggle", (toggle) => {
     if (toggle.target.matches("details[data-keep]") && toggle.target.isConnected) folds.set(toggle.target.id, toggle.target.open);
@@ -234,7 +234,7 @@
     if (!button) return;
     const paused = button.getAttribute("aria-pressed") !== "true";
     button.setAttribute("aria-pressed", String(paused));
-    button.textContent = paused ? "Go on" : "Pause";
+    button.textContent = paused ? "Continue" : "Pause";
     document.getElementById(button.dataset.pause).toggleAttribute("data-paused", paused);
   });
   document.addEventListener("htmx:sseBeforeMessage", (message) => {
@@ -270,7 +270,7 @@
     });
     fresh("data-live-kind", now, (element, text, kind) => paintKind(element, kind));
     fresh("data-live-label", now, (element, text) => element.setAttribute("aria-label", text));
-    if (now.shape && now.shape !== place.dataset.figures) { // another config: the drawing is made anew
+    if (now.shape && now.shape !== place.dataset.figures) { // another config: the drawing is made again
       place.dataset.figures = now.shape;
       htmx.ajax("GET", location.href, { target: "#drawn", select: "#drawn", swap: "outerHTML" });
     }

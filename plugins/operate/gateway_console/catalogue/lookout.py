@@ -24,9 +24,9 @@ SERVICE = "console"
 QUESTION = "catalogue"
 EVERY_S = 1.0
 LINGERS_S = 180.0
-"""How long the first worker goes on after the last look."""
+"""How long the first worker continues after the last look."""
 _ASKED_S = 20.0
-"""How long another one goes on after it was asked last."""
+"""How long another one continues after it was asked last."""
 log = logging.getLogger("tidegate.console")
 
 

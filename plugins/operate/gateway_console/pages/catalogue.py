@@ -142,7 +142,7 @@ def routes(console: Console) -> list[Route]:
 
     async def one_parts(request: Request) -> dict[str, str]:
         catalogue = lookout.look()
-        if request.asked("type") not in catalogue.types:  # it begins anew after a restart
+        if request.asked("type") not in catalogue.types:  # it starts again after a restart
             catalogue = await lookout.collect()
         found = values(request, *one(request, catalogue))
         return {name: fragment(_ONE, name, request, **found) for name in ("facts", "sources", "schema")}

@@ -127,7 +127,7 @@ def routes(console: Console) -> list[Route]:
         found = await traces(console, _wanted(wanted), wanted.rest, wanted.position)
         chosen = _chosen(found, request) or next(iter(found.found), None)
         if chosen is None:
-            raise Problem(404, "there is no such event any more, or it is further back: search for it")
+            raise Problem(404, "this event no longer exists, or is further back: search for it")
         return chosen
 
     async def row(request: Request) -> Answer:

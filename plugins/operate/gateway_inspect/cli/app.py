@@ -44,7 +44,9 @@ def explain(
             "--as", metavar="SUBJECT", help="Also say who lets this sender in; `anonymous` has no credentials."
         ),
     ] = None,
-    authenticator: Annotated[str, typer.Option(help="What proved the subject. By default any.")] = "",
+    authenticator: Annotated[
+        str, typer.Option(help="The authenticator that identified the sender. Default: any.")
+    ] = "",
     claim: Annotated[
         list[str] | None,
         typer.Option(metavar="NAME=VALUE", help="A claim of the sender: JSON, else text. Can be repeated."),
@@ -186,7 +188,7 @@ def plugins(
     """List all components that are installed, and what they need and promise.
 
     With a name, show what each source, sink and channel of that name promises: when an event is acknowledged, when it
-    comes again, order, workers, back-pressure.
+    is redelivered, order, workers, back-pressure.
     """
     from .plugins import list_plugins
 

@@ -188,7 +188,7 @@ def _delivery(delivery: Mapping[str, Any]) -> Iterator[str]:
         yield from (f"  {line}" for line in _body(message))
     if delivery["order"] != "unordered":
         yield f"order by {delivery['order']}: " + (
-            f"waits behind others of {delivery['lane']}" if delivery["lane"] else "waits for none"
+            f"waits behind others of {delivery['order_key']}" if delivery["order_key"] else "waits for none"
         )
     yield from _plan(delivery)
 

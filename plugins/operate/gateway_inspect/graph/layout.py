@@ -10,7 +10,7 @@ from .topology import Edge, Node, Topology
 
 _COLUMN = {"source": 0, "broker": 1, "trigger": 2, "bridge": 2, "sink": 3, "dead_letter": 3}
 _VIA_HEIGHT = 16
-LANE = 14
+GAP = 14
 
 
 @dataclass(slots=True)
@@ -70,9 +70,9 @@ def arranged(
     _align(columns, links, margin, height - margin, between_boxes)
     back = [e for e in topology.edges if _goes_back(e, boxes)]
     lines = [_line(e, boxes) for e in topology.edges if e not in back]
-    lines += [_detour(e, boxes, height + LANE * (i + 1)) for i, e in enumerate(back)]
+    lines += [_detour(e, boxes, height + GAP * (i + 1)) for i, e in enumerate(back)]
     shown = [box for box in boxes.values() if box.node.title]
-    return Layout(shown, lines, width, height + LANE * len(back) + (LANE if back else 0))
+    return Layout(shown, lines, width, height + GAP * len(back) + (GAP if back else 0))
 
 
 def _links(topology: Topology) -> list[tuple[str, str]]:
@@ -128,7 +128,7 @@ def _place(
     """Places all boxes; returns the size of the drawing."""
     heights = [sum(b.height for b in column) + between_boxes * (len(column) - 1) for column in columns]
     tallest = max(heights, default=0.0)
-    x = margin + LANE
+    x = margin + GAP
     for column, height in zip(columns, heights, strict=True):
         y = margin + (tallest - height) / 2
         widest = max(box.width for box in column)
@@ -136,7 +136,7 @@ def _place(
             box.x, box.y, box.width = x, y, widest
             y += box.height + between_boxes
         x += widest + between_columns
-    return max(x - between_columns + margin + LANE, 360.0), tallest + 2 * margin
+    return max(x - between_columns + margin + GAP, 360.0), tallest + 2 * margin
 
 
 def _align(columns: list[list[Box]], links: list[tuple[str, str]], top: float, bottom: float, between: float) -> None:
@@ -191,5 +191,5 @@ def _detour(edge: Edge, boxes: dict[str, Box], y: float) -> Line:
     """An edge that runs below everything, and up again to the left of its end."""
     start, end = boxes[edge.start], boxes[edge.end]
     right, left = start.right, end.x
-    path = f"M{right:g} {start.middle:g}H{right + LANE:g}V{y:g}H{left - LANE:g}V{end.middle:g}H{left:g}"
+    path = f"M{right:g} {start.middle:g}H{right + GAP:g}V{y:g}H{left - GAP:g}V{end.middle:g}H{left:g}"
     return Line(edge, path, left, end.middle)

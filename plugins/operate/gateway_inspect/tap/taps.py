@@ -44,7 +44,7 @@ class Taps:
         self.attach()
 
     def unwatch(self, observer: Observer) -> None:
-        """Ends that."""
+        """Removes this observer."""
         if observer in self._watching:
             del self._watching[observer]
             self.attach()

@@ -21,7 +21,7 @@ Broker = Annotated[str | None, typer.Option(help="Only dead letters of this brok
 
 KeyFile = Annotated[
     list[Path] | None,
-    typer.Option(help="A file of more keys for encrypted dead letters, one in a line. Reads the files itself."),
+    typer.Option(help="A file of more keys for encrypted dead letters, one per line. Reads the files itself."),
 ]
 
 
@@ -66,12 +66,14 @@ def show(
 @dlq.command("import")
 def import_(
     files: Annotated[list[Path], typer.Argument(metavar="FILE", help="Files of dead letters, as `file:` writes them.")],
-    broker: Annotated[str | None, typer.Option(help="The broker whose they become (default: their triggers').")] = None,
+    broker: Annotated[
+        str | None, typer.Option(help="The broker that they are assigned to (default: the broker of their trigger).")
+    ] = None,
     again: Annotated[
-        bool, typer.Option("--again", help="Import also what was imported before, and replayed or removed since.")
+        bool, typer.Option("--again", help="Also import what was imported before, and replayed or removed since.")
     ] = False,
     move: Annotated[
-        bool, typer.Option("--move", help="Take them out of the files, once they are safe in their new place.")
+        bool, typer.Option("--move", help="Remove them from the files once they are safe in their new place.")
     ] = False,
     config: Config = None,
     data_dir: DataDir = None,
@@ -80,7 +82,7 @@ def import_(
     """Take over dead letters that a `file:` sink has written, or that an earlier config has left behind, so that they
     can be listed and replayed.
 
-    The files stay as they are, unless you say --move. What was imported before is not imported again, also if it was
+    The files stay as they are, unless you say --move. What was imported before is not imported again, even if it was
     replayed or removed.
     """
     from .dlq import Where
@@ -98,7 +100,7 @@ def replay(
     ] = None,
     all_: Annotated[bool, typer.Option("--all", help="All dead letters that match the other options.")] = False,
     to: Annotated[
-        str | None, typer.Option(help="Where to send them (default: each to the trigger that gave it up, alone).")
+        str | None, typer.Option(help="Where to send them (default: each only to the trigger that gave it up).")
     ] = None,
     all_triggers: Annotated[
         bool,

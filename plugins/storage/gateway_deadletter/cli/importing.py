@@ -33,7 +33,7 @@ def import_dead_letters(
     as_json: bool = False,
 ) -> int:
     """Appends the dead letters in these files to those of their triggers' brokers, or of `broker`. Those that were
-    imported before are left out, also if they were replayed or removed since; with `again` only those that are there.
+    imported before are left out, even if they were replayed or removed since; with `again` only those that are there.
     With `move` they are taken out of the files afterwards. Returns the exit code. Raises `CommandError`."""
     try:
         with imported(stores.data_dir) as before:

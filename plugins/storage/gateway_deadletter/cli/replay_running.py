@@ -24,7 +24,7 @@ _POLL_S, _SLOWEST_S = 0.05, 1.0
 def replay_at_triggers(where: Where, query: Query, *, dry_run: bool, as_json: bool) -> int:
     """Starts a replay in the gateway, waits for its end, and says what came of it. Returns the exit code."""
     if where.key_files:
-        raise common.CommandError("the gateway replays with keys of its own: add --to or --all-triggers to --key-file")
+        raise common.CommandError("a running gateway uses its own keys: combine --key-file with --to or --all-triggers")
     if where.admin is None and not is_running(common.settings(data_dir=where.data_dir)):
         raise common.CommandError("the gateway isn't running: start it, or pass an address with --to")
     with remote(where.admin, where.data_dir) as gateway:

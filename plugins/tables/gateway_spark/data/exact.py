@@ -1,6 +1,6 @@
 """What Spark's JSON parser changes, put right: numbers in STRING columns keep their text, and DECIMAL takes no strings.
 
-The parser reads a number in a STRING field as a double and writes that anew (`1.10` becomes `1.1`, `1e400` a quoted
+The parser reads a number in a STRING field as a double and rewrites that (`1.10` becomes `1.1`, `1e400` a quoted
 word), and a string in a DECIMAL field as a number of the locale. So where a row may have one of these, its text is
 parsed a second time, with each number marked and quoted: `{"a": "<mark>1.10<mark>"}`. Spark SQL only: each step is one
 pass over the text, none recurses.
@@ -68,7 +68,7 @@ def again(text: Column, value: Column, of: Type) -> Column:
 
 
 def _may_be_number(value: Column, of: Type) -> Column:
-    """Whether a STRING in a value may be a number that was written anew; true for those in arrays and maps."""
+    """Whether a STRING in a value may be a number that was rewritten; true for those in arrays and maps."""
     from pyspark.sql import functions as f
 
     if of == "string":

@@ -42,7 +42,7 @@ def attributes_of(headers: Column) -> Column:
             first(
                 numbered,
                 lambda n: f.array_position(marks, n["e"]["mark"]) != n["i"] + 1,
-                lambda n: joined("header ", n["e"]["key"], " is there more than once"),
+                lambda n: joined("header ", n["e"]["key"], " appears more than once"),
             ),
             first(
                 entries,

@@ -142,7 +142,7 @@ def _of_json(members: Column, text: Column) -> Column:
         f.when(members.isNull(), f.lit("not a JSON object of an event")),
         f.when(
             f.size(f.array_distinct(names)) < f.size(names),
-            f.lit("a member of the JSON object is there more than once"),
+            f.lit("a member of the JSON object appears more than once"),
         ),
         f.when(
             ~text.rlike(STRUCTURED),

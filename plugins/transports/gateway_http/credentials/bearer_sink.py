@@ -97,7 +97,7 @@ class BearerSink:
         waiting = _Waiting(event, self._now() + timeout_s, done)
         self._waiting.add(waiting)
         waiting.timer = self._loop.call_later(timeout_s, self._expire, waiting)
-        # later: a sink that answers at once would be asked again at once
+        # later: a sink that answers at once would be tried again at once
         self._loop.call_soon(self._source.wait, partial(self._ready, waiting))
 
     def _ready(self, waiting: _Waiting, token: Token | None) -> None:

@@ -23,7 +23,7 @@ from .signing_config import HmacSenderConfig, WebhooksSenderConfig, webhook_key
 
 Headers = list[tuple[bytes, bytes]]
 Signer = Callable[[Event, bytes], Headers]
-"""The header fields that sign a body now. Each attempt is signed anew."""
+"""The header fields that sign a body now. Each attempt is signed again."""
 Encode = Callable[[Event], Message]
 
 

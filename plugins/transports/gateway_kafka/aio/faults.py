@@ -46,7 +46,7 @@ _NEVER = (
 
 
 def quieten() -> None:
-    """aiokafka logs every failed attempt of every connection. We log once that the cluster is away and once that it is
+    """aiokafka logs every failed attempt of every connection. We log once that the cluster is down and once that it is
     back. With the log level `debug`, aiokafka's own messages appear too."""
     log = logging.getLogger("aiokafka")
     if not logging.getLogger("tidegate").isEnabledFor(logging.DEBUG):

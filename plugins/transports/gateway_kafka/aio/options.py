@@ -14,7 +14,7 @@ from .closed_transport import install
 
 _RETRY_MS = 100
 _REQUESTS_TO_CONNECT = 6
-"""Versions and metadata, once more at another address, a producer id, and the topics."""
+"""Versions and metadata, again at another address, a producer id, and the topics."""
 
 
 def client_options(config: KafkaConfig) -> dict[str, Any]:

@@ -103,7 +103,7 @@ async def close(consumer: Any) -> None:
 
 async def _leave(coordinator: Any) -> None:
     """aiokafka stops the heartbeats last, and a closed client connects again: heartbeats of a consumer that did not
-    close in time would go on, and at the next rebalance the group would wait for a member that never joins."""
+    close in time would keep running, and at the next rebalance the group would wait for a member that never joins."""
     for task in (coordinator._coordination_task, coordinator._heartbeat_task, coordinator._commit_refresh_task):
         if task is not None:
             task.cancel()

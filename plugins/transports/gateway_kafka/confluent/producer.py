@@ -196,7 +196,7 @@ class ConfluentProducer:
             self._idle.set()
 
     def _replace(self, thread: ProducerThread) -> None:
-        """Replaces a client that can't be used any more."""
+        """Replaces a client that can no longer be used."""
         if self._stopping or thread not in (self._low_latency, self._high_throughput):
             return
         if thread is self._low_latency:

@@ -39,7 +39,7 @@ class Watch:
 
     def __init__(self, config: KafkaConfig, health: Health) -> None:
         self.fatal = False
-        """The client can't be used any more."""
+        """The client can no longer be used."""
         self.muted = False
         """Another client to the same cluster is in use and reports its health."""
         self.heard: KafkaFault | None = None
