@@ -59,8 +59,8 @@ def entering(
     refuse: Refuse = target.refuse
     if transforms:
         accept = transformed(transforms, refuse, accept)
-    for admission in admissions:
-        accept = admitted(admission, refuse, accept)
+    if admissions:
+        accept = admitted(admissions, refuse, accept)
     if traced is not None:
         accept, refuse = traced_intake(*traced, accept), traced_refusal(*traced, refuse)
     return accept, refuse

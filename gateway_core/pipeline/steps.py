@@ -22,12 +22,12 @@ Transform = Callable[[Event], Event]
 on, and must be quick."""
 
 
-def admitted(admission: Admission, refuse: Refuse, accept: Accept) -> Accept:
-    """`accept` for events that the admission lets in."""
+def admitted(admissions: Sequence[Admission], refuse: Refuse, accept: Accept) -> Accept:
+    """`accept` for events that all admissions let in."""
 
     def checked(events: Sequence[Event], done: Accepted) -> None:
         try:
-            refusal = admission(events)
+            refusal = _refusal(admissions, events)
         except Exception as e:  # closed, never open
             done(e)
             return
@@ -38,6 +38,13 @@ def admitted(admission: Admission, refuse: Refuse, accept: Accept) -> Accept:
             done(refusal)
 
     return checked
+
+
+def _refusal(admissions: Sequence[Admission], events: Sequence[Event]) -> Refused | None:
+    for admission in admissions:
+        if (refusal := admission(events)) is not None:
+            return refusal
+    return None
 
 
 def transformed(transforms: Sequence[Transform], refuse: Refuse, accept: Accept) -> Accept:

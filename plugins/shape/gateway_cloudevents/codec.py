@@ -133,6 +133,7 @@ def _structured(event: Event) -> Message:
 
 # -- binary mode -----------------------------------------------------------------------------------------------------
 
+
 class BinaryMode:
     """Events to and from the headers and body of one binding's messages."""
 
