@@ -8,7 +8,6 @@ from collections.abc import Callable
 from urllib.parse import unquote, urlsplit
 
 from anyio.abc import TaskGroup
-from gateway_cloudevents.bindings import HTTP
 from gateway_options.client_tls import client_context
 from gateway_options.secrecy import names_credential, shown_url
 from gateway_transport import trace_headers
@@ -20,7 +19,7 @@ from gateway_core.contract.interfaces import Codec, Outcome
 from gateway_core.contract.outcome import unwritable
 
 from .config import HttpSinkConfig
-from .credentials.signing import Unsigned, signature_headers, signing
+from .credentials.signing import Encode, Unsigned, signature_headers
 from .outcome import ResponseClassifier
 from .pool import Exchange, Pool
 from .shared import InUse, Shared
@@ -118,9 +117,8 @@ class _Parts:
 _in_use: InUse[_Parts] = InUse()
 
 
-def _shared_parts(options: HttpSinkConfig, context: BuildContext) -> Shared[_Parts]:
+def shared_parts(options: HttpSinkConfig, context: BuildContext, codec: Codec) -> Shared[_Parts]:
     """Those of an earlier sink with these options, or new ones: 10,000 triggers may have one subscriber."""
-    codec: Codec = context.build(options.codec, "codec", binding=HTTP)
     # what is in use holds its options, codec and clock, so their ids are theirs alone
     key = (id(options), id(codec), id(context.clock), context.wants_reply)
     return _in_use.get(key, lambda: _Parts(options, codec, context))
@@ -134,16 +132,16 @@ class NativeSink:
         "most_in_flight", "replies",
     )  # fmt: skip
 
-    def __init__(self, options: HttpSinkConfig, context: BuildContext) -> None:
-        self._shared = _shared_parts(options, context)
-        parts = self._shared.value
+    def __init__(self, options: HttpSinkConfig, context: BuildContext, shared: Shared[_Parts], encode: Encode) -> None:
+        self._shared = shared
+        parts = shared.value
         target = parts.target
         tls = client_context(options.tls, context.owner) if target.tls and not context.offline else None
         self.address = target.address
         self.classify = parts.classify
         self.replies = context.wants_reply
         self.most_in_flight = options.max_connections  # one request at a time on each
-        self._encode = signing(parts.encode, options.credentials, context)
+        self._encode = encode
         self._writer = parts.writer
         self._write = parts.write
         self._pool = Pool(

@@ -9,7 +9,6 @@ from typing import Any
 import anyio
 import httpx
 from anyio.abc import TaskGroup
-from gateway_cloudevents.bindings import HTTP
 from gateway_options.client_tls import client_context
 from gateway_transport import trace_headers
 
@@ -23,7 +22,7 @@ from gateway_core.contract.shortage import is_shortage
 from . import pool
 from .client import Target, header_lines, preview
 from .config import HttpSinkConfig
-from .credentials.signing import Unsigned, signing
+from .credentials.signing import Encode, Unsigned
 from .local_ports import no_port_left
 from .outcome import KEEP_BYTES, ResponseClassifier, unanswered
 
@@ -36,14 +35,13 @@ _ENDED = (httpx.ReadError, httpx.WriteError, httpx.RemoteProtocolError)
 class HttpxSink(AsyncSink):
     """A `Sink` with the same outcomes as the native one."""
 
-    def __init__(self, options: HttpSinkConfig, context: BuildContext) -> None:
+    def __init__(self, options: HttpSinkConfig, context: BuildContext, codec: Codec, encode: Encode) -> None:
         self._options = options
-        self._codec: Codec = context.build(options.codec, "codec", binding=HTTP)
-        self._encode = signing(self._codec.encode, options.credentials, context)
+        self._encode = encode
         self._target = Target(options, context.wants_reply)
         self._tls = client_context(options.tls, context.owner) if self._target.tls and not context.offline else None
         self._classifier = ResponseClassifier(
-            self._codec,
+            codec,
             context.wants_reply,
             self._target.address,
             lambda: context.clock.now_ns() / 1e9,
