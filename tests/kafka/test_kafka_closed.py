@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
+import anyio
 import pytest
 import uvloop
-from aiokafka.conn import create_conn
+from aiokafka.conn import AIOKafkaConnection
 from aiokafka.errors import KafkaConnectionError
 from aiokafka.protocol.metadata import MetadataRequest
+from gateway_kafka.admin import Admin
 from gateway_kafka.aio.options import connection_options
-from gateway_kafka.client_config import KafkaConfig
+from gateway_kafka.aio.private.connections import connect
+from gateway_kafka.aio.producer_connection import ProducerConnection
+from gateway_kafka.aio.session import close, connected
+from gateway_kafka.client_config import KafkaConfig, KafkaProducerConfig
+from gateway_kafka.health import Health
 
 from tests.kafka_broker import KafkaBroker
 
@@ -22,13 +29,64 @@ def test_a_request_on_a_connection_that_was_just_closed_fails_as_on_a_broken_one
 
     async def ask() -> None:
         for turns in range(6):  # of the loop, until aiokafka hears of the end
-            connection = await create_conn(host, int(port), **connection_options(config))
+            connection: Any = await connect(host, int(port), **connection_options(config))
             await connection.send(MetadataRequest([]))
-            connection._writer.transport.abort()
-            for _ in range(turns):
-                await asyncio.sleep(0)
-            with pytest.raises(KafkaConnectionError):
-                await connection.send(MetadataRequest([]))
-            assert not connection.connected()
+            await _fails_once_cut(connection, turns)
 
     uvloop.run(ask())
+
+
+@pytest.mark.spec("SAFE-65")
+def test_so_it_does_on_the_connections_of_every_client(kafka: KafkaBroker) -> None:
+    config = KafkaConfig(bootstrap=(kafka.bootstrap,))
+
+    async def ask() -> None:
+        async with Admin(config) as admin:
+            await admin.groups()
+            await _each_fails_once_cut(admin.client)
+            await admin.groups()  # over a new connection
+        consumer, _ = await connected(config, "closed", 10)
+        await _each_fails_once_cut(consumer._client)
+        await close(consumer)
+        async with anyio.create_task_group() as tasks:
+            producers = ProducerConnection(
+                KafkaProducerConfig(bootstrap=(kafka.bootstrap,)), Health("here"), list, lambda: None
+            )
+            tasks.start_soon(producers.run)
+            await producers.tried.wait()
+            assert producers.client is not None
+            await _each_fails_once_cut(producers.client.producer.client)
+            tasks.cancel_scope.cancel()
+
+    uvloop.run(ask())
+
+
+def test_clients_that_are_not_ours_keep_connections_of_their_own(kafka: KafkaBroker) -> None:
+    async def ask() -> None:
+        async with Admin(KafkaConfig(bootstrap=(kafka.bootstrap,))):
+            assert AIOKafkaConnection.send.__module__ == "aiokafka.conn"
+            from aiokafka.client import create_conn
+            from aiokafka.consumer.fetcher import MemoryRecords
+
+            assert create_conn.__module__ == "aiokafka.conn"
+            assert MemoryRecords.__module__.startswith("aiokafka.record")
+
+    uvloop.run(ask())
+
+
+async def _each_fails_once_cut(client: Any) -> None:
+    with anyio.fail_after(30):
+        while not (await client.ready(client.get_random_node())):  # noqa: ASYNC110
+            await anyio.sleep(0.05)
+    assert client._conns
+    for connection in list(client._conns.values()):
+        await _fails_once_cut(connection, 0)
+
+
+async def _fails_once_cut(connection: Any, turns: int) -> None:
+    connection._writer.transport.abort()
+    for _ in range(turns):
+        await asyncio.sleep(0)
+    with pytest.raises(KafkaConnectionError):
+        await connection.send(MetadataRequest([]))
+    assert not connection.connected()

@@ -14,8 +14,16 @@ from typing import Any, Self
 import anyio
 from anyio.abc import TaskGroup
 from gateway_kafka import channel, connect, feed, source
-from gateway_kafka.admin import Admin, GroupActive, NoTopic
-from gateway_kafka.client import KafkaFault, Member, Partition, is_of_deleted_topic, offset_metadata, recreated
+from gateway_kafka.admin import Admin, NoTopic
+from gateway_kafka.client import (
+    GroupActive,
+    KafkaFault,
+    Member,
+    Partition,
+    is_of_deleted_topic,
+    offset_metadata,
+    recreated,
+)
 from gateway_kafka.client_config import KafkaConfig
 
 from .kafka_cluster import FAR_S, PARTITIONS, Cluster, Topic
@@ -337,7 +345,7 @@ class SimulatedAdmin(Admin):
     async def commit(self, group: str, offsets: Mapping[Partition, int]) -> None:
         await self._asked()
         if offsets and self.cluster.group(group).members:
-            raise GroupActive(f"the group {group} has members; stop them first")
+            raise GroupActive(group)
         self.cluster.group(group).commit("admin", {p: (offset, "") for p, offset in offsets.items()})
 
 
