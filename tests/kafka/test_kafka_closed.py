@@ -8,9 +8,12 @@ from typing import Any
 import anyio
 import pytest
 import uvloop
+from aiokafka import client, conn
 from aiokafka.conn import AIOKafkaConnection
+from aiokafka.consumer import fetcher
 from aiokafka.errors import KafkaConnectionError
 from aiokafka.protocol.metadata import MetadataRequest
+from aiokafka.record import memory_records
 from gateway_kafka.admin import Admin
 from gateway_kafka.aio.options import connection_options
 from gateway_kafka.aio.private.connections import connect
@@ -61,25 +64,27 @@ def test_so_it_does_on_the_connections_of_every_client(kafka: KafkaBroker) -> No
     uvloop.run(ask())
 
 
-def test_clients_that_are_not_ours_keep_connections_of_their_own(kafka: KafkaBroker) -> None:
-    async def ask() -> None:
-        async with Admin(KafkaConfig(bootstrap=(kafka.bootstrap,))):
-            assert AIOKafkaConnection.send.__module__ == "aiokafka.conn"
-            from aiokafka.client import create_conn
-            from aiokafka.consumer.fetcher import MemoryRecords
+def test_other_users_of_aiokafka_have_it_as_it_is(kafka: KafkaBroker) -> None:
+    config = KafkaConfig(bootstrap=(kafka.bootstrap,))
 
-            assert create_conn.__module__ == "aiokafka.conn"
-            assert MemoryRecords.__module__.startswith("aiokafka.record")
+    async def use() -> None:
+        async with Admin(config):
+            consumer, _ = await connected(config, "closed", 10)
+            await close(consumer)
 
-    uvloop.run(ask())
+    uvloop.run(use())
+    for method in (AIOKafkaConnection.send, AIOKafkaConnection._send_sasl_token, AIOKafkaConnection.close):
+        assert method.__code__.co_filename == conn.__file__
+    assert client.create_conn is conn.create_conn
+    assert fetcher.MemoryRecords is memory_records.MemoryRecords
 
 
-async def _each_fails_once_cut(client: Any) -> None:
+async def _each_fails_once_cut(made: Any) -> None:
     with anyio.fail_after(30):
-        while not (await client.ready(client.get_random_node())):  # noqa: ASYNC110
+        while not (await made.ready(made.get_random_node())):  # noqa: ASYNC110
             await anyio.sleep(0.05)
-    assert client._conns
-    for connection in list(client._conns.values()):
+    assert made._conns
+    for connection in list(made._conns.values()):
         await _fails_once_cut(connection, 0)
 
 

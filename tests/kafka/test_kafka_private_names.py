@@ -15,7 +15,7 @@ from aiokafka.record.default_records import _DefaultRecordBatchBuilderPy as Buil
 from aiokafka.structs import TopicPartition
 from gateway_kafka.aio.private.names import KNOWN_VERSIONS, NAMES, PrivateName
 
-from tests.tree import PLUGINS
+from tests.tree import PLUGINS, ROOT
 
 PLUGIN = PLUGINS["gateway_kafka"]
 FENCE = PLUGIN / "aio" / "private"
@@ -30,18 +30,22 @@ def private_uses(code: str) -> Iterator[str]:
         match node:
             case ast.Attribute(value=ast.Name(id="self" | "cls" | "KafkaError")):
                 continue
-            case ast.Attribute(attr=name) if name.startswith("_") and not name.endswith("__"):
+            case ast.Attribute(attr=name) if _is_private(name):
                 if ast.unparse(node) not in OURS:
                     yield name
             case ast.ImportFrom(module=str(module), names=names) if module.split(".")[0] == "aiokafka":
-                yield from (one.name for one in names if module not in PUBLIC or one.name.startswith("_"))
+                yield from (one.name for one in names if module not in PUBLIC or _is_private(one.name))
             case ast.Import(names=names):
                 yield from (one.name for one in names if one.name.startswith("aiokafka.") and one.name not in PUBLIC)
             case ast.Call(func=ast.Name(id="getattr" | "setattr"), args=[_, ast.Constant(value=str(name)), *_]):
-                if name.startswith("_"):
+                if _is_private(name):
                     yield name
             case ast.Call(func=ast.Name(id="rebind"), args=[_, ast.Constant(value=str(name)), *_]):
                 yield name
+
+
+def _is_private(name: str) -> bool:
+    return name.startswith("_") and not name.endswith("__")
 
 
 @pytest.mark.parametrize(
@@ -164,3 +168,10 @@ def _batch() -> bytes:
     batch = Builder(2, 0, 0, -1, -1, -1, 10_000)
     batch.append(0, timestamp=0, key=None, value=b"v", headers=[])
     return bytes(batch.build())
+
+
+def test_the_folder_has_a_page() -> None:
+    page = ROOT / "docs/discussion/aiokafka.md"
+    text = page.read_text(encoding="utf-8")
+    assert [one.name for one in NAMES if one.name.startswith("_") and f"`{one.name}`" not in text] == []
+    assert all(f"{version}x" in text for version in KNOWN_VERSIONS)

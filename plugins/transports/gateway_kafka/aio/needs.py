@@ -111,8 +111,8 @@ class Ways(Protocol):
     async def position(self, consumer: Any, partition: TopicPartition) -> int | None:
         """The next offset to read, or None if it is not known yet or the partition is not assigned."""
 
-    async def close_consumer(self, consumer: Any) -> None:
-        """For a consumer whose `stop` took too long or failed."""
+    async def stop_consumer(self, consumer: Any) -> BaseException | None:
+        """Leaves the group, if the cluster can be reached within a few seconds. Returns what aiokafka raised."""
 
     # -- producers
 
@@ -122,8 +122,6 @@ class Ways(Protocol):
     def direct(self, producer: Any, allowed: bool) -> Direct:
         """`allowed` is false if aiokafka has to send everything."""
 
-    async def give_up(self, producer: Any) -> None:
-        """Drops what is in flight, before `stop`."""
-
-    async def close_producer(self, producer: Any) -> None:
-        """For a producer whose `stop` took too long or failed."""
+    async def stop_producer(self, producer: Any, given_up: bool) -> None:
+        """Stops within seconds; at once, without what is in flight, if it was given up. Raises nothing of aiokafka's,
+        not even the cancellations of its own tasks."""

@@ -16,7 +16,6 @@ from gateway_core.contract.component_errors import text_of_error
 from ..client import KafkaFault
 from ..client_config import KafkaProducerConfig
 from ..health import Health
-from .closing import closed
 from .faults import check_token, fault_of, probe
 from .options import client_options, connect_limit_s
 from .ways import ways
@@ -24,8 +23,6 @@ from .ways import ways
 _log = logging.getLogger("tidegate.kafka")
 _FIRST_WAIT_S = 0.25
 _MAX_WAIT_S = 5.0
-_CLOSE_S = 2.0
-_GIVEN_UP_S = 0.1
 
 
 class ProducerClient:
@@ -154,13 +151,6 @@ class ProducerConnection:
     async def _close(self, client: ProducerClient) -> None:
         """Raises nothing of aiokafka's, not even the cancellations of its own tasks: they would end the producer."""
         self._clients.discard(client)
-        producer = client.producer
         given_up = client.abandoned or client.under_way > 0
         await client.direct.close()
-        if given_up:
-            await ways().give_up(producer)
-        with anyio.move_on_after(_GIVEN_UP_S if given_up else _CLOSE_S, shield=True):
-            if await closed(producer.stop()) is None:
-                return
-        with anyio.move_on_after(_CLOSE_S, shield=True):
-            await ways().close_producer(producer)
+        await ways().stop_producer(client.producer, given_up)

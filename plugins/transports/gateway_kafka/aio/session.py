@@ -9,13 +9,11 @@ from aiokafka import AIOKafkaConsumer
 from aiokafka.errors import KafkaError
 
 from ..client_config import KafkaConfig
-from .closing import closed
 from .faults import check_token, fault_of, probe
 from .options import client_options, connect_limit_s
 from .topic_ids import TopicIds
 from .ways import ways
 
-_CLOSE_S = 5.0
 _FETCH_WAIT_MS = 100  # a resumed partition waits for the fetch in progress
 _REBALANCE_S = 75.0  # longer than members may take to give up partitions
 _METADATA_S = 60.0  # how soon new partitions are discovered
@@ -56,12 +54,5 @@ async def connected(config: KafkaConfig, group: str, session_s: float) -> tuple[
 
 async def close(consumer: Any) -> None:
     """Leaves the group, if the cluster can be reached within a few seconds. Raises what aiokafka raises."""
-    error: BaseException | None = None
-    with anyio.move_on_after(_CLOSE_S, shield=True):
-        error = await closed(consumer.stop())
-        if error is None:
-            return
-    with anyio.move_on_after(_CLOSE_S, shield=True):
-        await ways().close_consumer(consumer)
-    if isinstance(error, Exception):
+    if isinstance(error := await ways().stop_consumer(consumer), Exception):
         raise error

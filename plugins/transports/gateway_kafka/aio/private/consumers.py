@@ -15,6 +15,7 @@ from ..closing import closed
 from ..topic_ids import TopicIds, Topics
 from .metadata import look_up
 
+_CLOSE_S = 5.0
 _LEAVE_S = 2.0
 
 
@@ -72,13 +73,20 @@ def expect_partitions(consumer: Any, heard: Topics) -> None:
         client.force_metadata_update()
 
 
-async def close_at_once(consumer: Any) -> None:
-    """Closes a consumer whose `stop` took too long or failed."""
-    if consumer._coordinator is not None:
-        await closed(_leave(consumer._coordinator))
-    if consumer._fetcher is not None:
-        await closed(consumer._fetcher.close())
-    await closed(consumer._client.close())
+async def stop(consumer: Any) -> BaseException | None:
+    """See `needs.Ways.stop_consumer`."""
+    error: BaseException | None = None
+    with anyio.move_on_after(_CLOSE_S, shield=True):
+        error = await closed(consumer.stop())
+        if error is None:
+            return None
+    with anyio.move_on_after(_CLOSE_S, shield=True):
+        if consumer._coordinator is not None:
+            await closed(_leave(consumer._coordinator))
+        if consumer._fetcher is not None:
+            await closed(consumer._fetcher.close())
+        await closed(consumer._client.close())
+    return error
 
 
 async def _leave(coordinator: Any) -> None:

@@ -61,8 +61,8 @@ class PrivateWays:
     async def position(self, consumer: Any, partition: TopicPartition) -> int | None:
         return consumers.position(consumer, partition)
 
-    async def close_consumer(self, consumer: Any) -> None:
-        await consumers.close_at_once(consumer)
+    async def stop_consumer(self, consumer: Any) -> BaseException | None:
+        return await consumers.stop(consumer)
 
     def guard_producer(self, producer: Any) -> None:
         connections.guard(producer.client)
@@ -70,11 +70,8 @@ class PrivateWays:
     def direct(self, producer: Any, allowed: bool) -> DirectSender:
         return DirectSender(producer, allowed)
 
-    async def give_up(self, producer: Any) -> None:
-        await producers.give_up(producer)
-
-    async def close_producer(self, producer: Any) -> None:
-        await producers.close_at_once(producer)
+    async def stop_producer(self, producer: Any, given_up: bool) -> None:
+        await producers.stop(producer, given_up)
 
 
 async def _check_token(connection: Any) -> None:
