@@ -10,8 +10,8 @@ import anyio
 import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from gateway_java.kafka import KafkaBroker
-from gateway_kafka.admin import Admin, GroupActive
-from gateway_kafka.client import KafkaFault, Partition
+from gateway_kafka.admin import Admin
+from gateway_kafka.client import GroupActive, KafkaFault, Partition
 from gateway_kafka.client_config import KafkaConfig
 from gateway_kafka.config import OffsetStart, Start, TimestampStart
 

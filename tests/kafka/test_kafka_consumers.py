@@ -113,10 +113,12 @@ class Lookup(Admin):
     """An admin that can put members out of a group, as the cluster does with those that were silent."""
 
     async def put_out(self, group: str) -> None:
-        coordinator = await self._coordinator(group)
-        answer = await self._send(coordinator, DescribeGroupsRequest([group]))
+        client = self.client
+        coordinator = await client.coordinator_lookup(0, group)
+        await client.ready(coordinator)
+        answer = await client.send(coordinator, DescribeGroupsRequest([group]))
         for id, *_ in answer.groups[0][5]:
-            await self._send(coordinator, LeaveGroupRequest(group, id))
+            await client.send(coordinator, LeaveGroupRequest(group, id))
 
 
 @asynccontextmanager

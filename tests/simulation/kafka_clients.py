@@ -15,8 +15,8 @@ from typing import Any, Self
 import anyio
 from anyio.abc import TaskGroup
 from gateway_kafka import channel, connect, feed, source
-from gateway_kafka.admin import Admin, GroupActive, NoTopic
-from gateway_kafka.client import Begins, KafkaFault, Member, Partition, recreated
+from gateway_kafka.admin import Admin, NoTopic
+from gateway_kafka.client import Begins, GroupActive, KafkaFault, Member, Partition, recreated
 from gateway_kafka.client_config import KafkaConfig
 
 from .kafka_cluster import FAR_S, PARTITIONS, Cluster, Topic
@@ -343,7 +343,7 @@ class SimulatedAdmin(Admin):
     ) -> None:
         await self._asked()
         if offsets and self.cluster.group(group).members:
-            raise GroupActive(f"the group {group} has members; stop them first")
+            raise GroupActive(group)
         self.cluster.group(group).commit("admin", {p: (offset, "") for p, offset in offsets.items()})
 
 

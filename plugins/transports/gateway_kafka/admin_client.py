@@ -7,13 +7,12 @@ from types import TracebackType
 from typing import Any, Self, TypeVar
 
 import anyio
-from aiokafka import errors
-from aiokafka.client import AIOKafkaClient
-from aiokafka.conn import create_conn
+from aiokafka import AIOKafkaClient, errors
 
 from .aio.faults import check_token, fault_of, probe, quieten, refuses_us, text_of
-from .aio.metadata import only_reading
+from .aio.needs import AdminRequests
 from .aio.options import client_options, connect_limit_s, connection_options
+from .aio.ways import ways
 from .client import KafkaFault
 from .client_config import KafkaConfig
 
@@ -29,6 +28,8 @@ class AdminClient:
         self._where = f"Kafka at {','.join(config.bootstrap)}"
         self.client: Any = None
         """The `AIOKafkaClient` while the connection is open."""
+        self.requests: AdminRequests
+        """What it can ask while the connection is open."""
         self.ids: dict[str, str] = {}
         """The ids of the topics that were looked up, or "" if the cluster has no topic ids."""
 
@@ -36,7 +37,7 @@ class AdminClient:
         quieten()
         await check_token(self._config)
         client = AIOKafkaClient(**client_options(self._config))
-        only_reading(client)
+        ways().guard(client)
         try:
             with anyio.fail_after(connect_limit_s(self._config)):
                 await client.bootstrap()
@@ -48,17 +49,17 @@ class AdminClient:
             await probe(self._config)
             raise fault_of(error, self._where) from error
         self.client = client
+        self.requests = ways().requests(client, self._config)
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         with anyio.CancelScope(shield=True):
-            await self.client.close()
-
-    async def _send(self, node: Any, request: Any) -> Any:
-        client = self.client
-        return await client.send(client.get_random_node() if node is None else node, request)
+            try:
+                await self.requests.close()
+            finally:
+                await self.client.close()
 
     async def _try(self, ask: Callable[[], Awaitable[_T]], about: str) -> _T:
         """Retries transient errors until `request_timeout_s` has passed. Raises `KafkaFault`."""
@@ -101,7 +102,7 @@ def check_connection(config: KafkaConfig, limit_s: float) -> None:
 async def _reach(config: KafkaConfig, limit_s: float, broker: int, host: str, port: int) -> None:
     try:
         with anyio.fail_after(limit_s):  # before the limit of all brokers, which names none
-            connection = await create_conn(host, port, **connection_options(config))
+            await ways().probe(config, host, port, connection_options(config))
     except (OSError, errors.KafkaError) as error:
         if refuses_us(error):
             raise fault_of(error) from error
@@ -109,4 +110,3 @@ async def _reach(config: KafkaConfig, limit_s: float, broker: int, host: str, po
             f"the cluster advertises its broker {broker} at {host}:{port}, where it can't be reached "
             f"({text_of(error)}): its `advertised.listeners` must name an address that works from here"
         ) from error
-    await connection.close()

@@ -31,6 +31,13 @@ class KafkaFault(Exception):
         self.local = local
 
 
+class GroupActive(KafkaFault):
+    """The group has members, and only they can commit."""
+
+    def __init__(self, group: str) -> None:
+        super().__init__(f"the group {group} has members; stop them first")
+
+
 class Record:
     """A record as it was read. A null key, value or header value is None."""
 

@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 
 from gateway_core.contract.cli.common import CommandError
 
-from .admin import Admin, GroupActive, NoTopic, milliseconds
-from .client import KafkaFault, Partition
+from .admin import Admin, NoTopic, milliseconds
+from .client import GroupActive, KafkaFault, Partition
 from .config import OffsetStart, Start, TimestampStart
 from .groups import Group
 

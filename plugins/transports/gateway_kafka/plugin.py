@@ -8,8 +8,12 @@ from gateway_core.contract.component import BuildContext, Command, Component, Tr
 from gateway_core.contract.hookspecs import hookimpl
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
     from pydantic import BaseModel
 
+    from gateway_core.contract.config_extension import ConfigFinding
+    from gateway_core.contract.config_model import GatewayConfig
     from gateway_core.contract.durable import DurableNames
 
     from .config import KafkaChannelConfig, KafkaSinkConfig, KafkaSourceConfig
@@ -107,6 +111,13 @@ def gateway_channels() -> list[Component]:
 @hookimpl
 def gateway_commands() -> list[Command]:
     return [Command("offsets", "Show and reset the offsets of consumer groups.", _offsets, panel="Look after data")]
+
+
+@hookimpl
+def gateway_config_checks() -> list[Callable[[GatewayConfig], Iterable[ConfigFinding]]]:
+    from .config_check import clients
+
+    return [clients]
 
 
 @hookimpl

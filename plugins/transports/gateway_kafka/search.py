@@ -20,10 +20,9 @@ from gateway_core.contract.event import Event, id_of, position_of, split_positio
 
 from .admin import Admin
 from .aio.faults import fault_of
-from .aio.lenient import install
-from .aio.metadata import only_reading
 from .aio.options import client_options, connect_limit_s
 from .aio.session import close
+from .aio.ways import ways
 from .client import KafkaFault, Partition, Record
 from .client_config import KafkaConfig
 
@@ -166,7 +165,6 @@ class TopicSearch:
 
     @asynccontextmanager
     async def _reading(self) -> AsyncIterator[_Windows]:
-        install()
         consumer = AIOKafkaConsumer(
             **client_options(self._config),
             group_id=None,
@@ -175,10 +173,11 @@ class TopicSearch:
             isolation_level="read_committed",
             fetch_max_wait_ms=_POLL_MS,
         )
-        only_reading(consumer._client)
+        ways().guard_consumer(consumer)
         try:
             with anyio.fail_after(connect_limit_s(self._config)):
                 await consumer.start()
+            ways().guard_started(consumer)
             yield _Windows(consumer)
         finally:
             await close(consumer)

@@ -8,7 +8,6 @@ import anyio
 from aiokafka import errors
 
 from .admin_client import AdminClient
-from .aio.metadata import look_up
 from .aio.watch import LOOK_S
 from .client import KafkaFault
 from .client_config import KafkaConfig
@@ -27,7 +26,7 @@ async def watch_topics(config: KafkaConfig, topics: Collection[str], heard: Call
             async with AdminClient(config) as admin_client:
                 while True:
                     with anyio.fail_after(_LIMIT_S):
-                        answer = await look_up(admin_client.client, topics)
+                        answer = await admin_client.requests.topics(topics)
                     heard(dict.fromkeys(answer.missing) | answer.ids)
                     await anyio.sleep(LOOK_S)
         except (KafkaFault, errors.KafkaError, OSError):  # TimeoutError is an OSError

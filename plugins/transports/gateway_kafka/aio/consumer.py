@@ -25,11 +25,12 @@ from ..client_config import KafkaConfig
 from ..health import Health
 from .commits import commit
 from .faults import fault_of, quieten
-from .metadata import TopicIds, look_up
 from .rebalances import RebalanceListener
 from .session import close, connected
 from .start_offsets import StartOffsets, first_offsets, reset_to_beginning
+from .topic_ids import TopicIds
 from .watch import CHECK_S, LOOK_S, Watch
+from .ways import ways
 
 _log = logging.getLogger("tidegate.kafka")
 _START_S = 5.0  # how long a start waits for the cluster
@@ -277,18 +278,16 @@ class AioConsumer:
                 self._deliver(name, [_record(r) for r in records], consumer.highwater(partition) or 0)
         if (now := self._clock.monotonic()) >= self._passed_at:
             self._passed_at = now + _PASSED_S
-            self._tell_passed(consumer)
+            await self._tell_passed(consumer)
 
-    def _tell_passed(self, consumer: Any) -> None:
+    async def _tell_passed(self, consumer: Any) -> None:
         """Reports positions that lie after aborted records and transaction markers, which aiokafka does not return."""
-        subscription = consumer._subscription.subscription
-        assignment = None if subscription is None else subscription.assignment
-        if assignment is None or self._fresh is not None:
+        if self._fresh is not None:
             return
         for name in self._ours - self._held.keys():
-            state = assignment.state_value(TopicPartition(*name))
-            if state is not None and state.has_valid_position:
-                self._member.passed(name, state.position)
+            position = await ways().position(consumer, TopicPartition(*name))
+            if position is not None and name in self._ours and self._fresh is None:
+                self._member.passed(name, position)
 
     def _deliver(self, name: Partition, records: list[Record], end: int) -> None:
         if name in self._paused:
@@ -339,16 +338,14 @@ class AioConsumer:
                 continue
             try:
                 with anyio.fail_after(CHECK_S):
-                    heard = await look_up(consumer._client, self._topics)
+                    heard = await ways().topics(consumer, self._topics)
             except (errors.KafkaError, OSError):  # TimeoutError is an OSError
                 continue  # the other watch finds the cause
             if consumer is not self._consumer:
                 continue
             self._known.update(heard)
             self._health.missing(sorted(heard.missing))
-            cluster = consumer._client.cluster
-            if any(len(parts) != len(cluster.partitions_for_topic(t) or ()) for _, t, _, parts in heard.topics):
-                consumer._client.force_metadata_update()
+            ways().expect_partitions(consumer, heard)
             if renewed := [topic for topic in heard.ids if self._known.is_gone(topic, self._ids.get(topic, ""))]:
                 await self._let_go(consumer)
                 if consumer is self._consumer:

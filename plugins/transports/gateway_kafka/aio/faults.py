@@ -5,15 +5,13 @@ from __future__ import annotations
 import logging
 import os
 import ssl
-from typing import Any
 
 from aiokafka import errors
-from aiokafka.conn import collect_hosts, create_conn
-from aiokafka.protocol.metadata import MetadataRequest
 
 from ..client import KafkaFault
 from ..client_config import KafkaConfig
 from .options import TokenError, connection_options
+from .ways import ways
 
 _CREDENTIALS = (
     errors.AuthenticationFailedError,
@@ -115,30 +113,12 @@ async def probe(config: KafkaConfig) -> None:
     reached: aiokafka only logs it."""
     last: BaseException | None = None
     options = connection_options(config)
-    for host, port, _ in collect_hosts(list(config.bootstrap)):
+    for host, port in ways().addresses(config.bootstrap):
         try:
-            connection = await create_conn(host, port, **options)
+            await ways().probe(config, host, port, options)
         except (OSError, errors.KafkaError, ValueError) as error:  # TimeoutError is an OSError
             last = error if last is None or refuses_us(error) else last
-            continue
-        try:
-            await _look(connection, config)
-        except (OSError, errors.KafkaError) as error:
-            last = error
         else:
             return
-        finally:
-            await connection.close()
     assert last is not None
     raise fault_of(last, f"Kafka at {','.join(config.bootstrap)}") from last
-
-
-async def _look(connection: Any, config: KafkaConfig) -> None:
-    if config.sasl is None or config.sasl.mechanism != "OAUTHBEARER":
-        return
-    try:
-        answer = await connection.send(MetadataRequest([]))
-    except errors.KafkaConnectionError as error:
-        raise errors.SaslAuthenticationFailed("the token is not accepted") from error
-    if not answer.brokers:  # RFC 7628 section 3.2.3: the rejection, which aiokafka mistakes for the response
-        raise errors.SaslAuthenticationFailed("the token is not accepted")

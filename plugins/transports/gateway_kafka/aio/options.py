@@ -10,7 +10,6 @@ from aiokafka.abc import AbstractTokenProvider
 from ..client import KafkaFault
 from ..client_config import KafkaConfig, KafkaTlsConfig, SaslConfig
 from ..oauth import Tokens
-from .closed_transport import install
 
 _RETRY_MS = 100
 _REQUESTS_TO_CONNECT = 6
@@ -34,7 +33,6 @@ def connect_limit_s(config: KafkaConfig) -> float:
 
 def connection_options(config: KafkaConfig) -> dict[str, Any]:
     """The subset that a single connection needs."""
-    install()
     secure = config.tls is not None
     protocol = ("SASL_SSL" if secure else "SASL_PLAINTEXT") if config.sasl else ("SSL" if secure else "PLAINTEXT")
     options: dict[str, Any] = {

@@ -25,9 +25,9 @@ from ..client_config import KafkaProducerConfig
 from ..health import Health
 from ..records import size_of
 from .batch_scheduler import Batch, BatchScheduler, BrokerState, Entry, PartitionQueue, TopicQueues
-from .direct_sender import Outgoing
 from .faults import fault_of, quieten
 from .maintenance import ProducerMaintenance
+from .needs import Outgoing
 from .producer_connection import ProducerClient, ProducerConnection
 
 _log = logging.getLogger("tidegate.kafka")

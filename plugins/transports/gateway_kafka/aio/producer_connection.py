@@ -16,16 +16,13 @@ from gateway_core.contract.component_errors import text_of_error
 from ..client import KafkaFault
 from ..client_config import KafkaProducerConfig
 from ..health import Health
-from .closing import closed
-from .direct_sender import DirectSender
 from .faults import check_token, fault_of, probe
 from .options import client_options, connect_limit_s
+from .ways import ways
 
 _log = logging.getLogger("tidegate.kafka")
 _FIRST_WAIT_S = 0.25
 _MAX_WAIT_S = 5.0
-_CLOSE_S = 2.0
-_GIVEN_UP_S = 0.1
 
 
 class ProducerClient:
@@ -35,7 +32,7 @@ class ProducerClient:
 
     def __init__(self, producer: Any, direct: bool = True) -> None:
         self.producer = producer
-        self.direct = DirectSender(producer, direct)
+        self.direct = ways().direct(producer, direct)
         self.cluster = producer.client.cluster
         self.under_way = 0
         self.retired = False
@@ -132,6 +129,7 @@ class ProducerConnection:
             )
         except (RuntimeError, ValueError) as error:  # the library for this compression is missing
             raise fault_of(error) from error
+        ways().guard_producer(producer)
         client = ProducerClient(producer, self._direct)
         self._clients.add(client)
         try:
@@ -153,16 +151,6 @@ class ProducerConnection:
     async def _close(self, client: ProducerClient) -> None:
         """Raises nothing of aiokafka's, not even the cancellations of its own tasks: they would end the producer."""
         self._clients.discard(client)
-        producer = client.producer
         given_up = client.abandoned or client.under_way > 0
         await client.direct.close()
-        if given_up and (task := producer._sender.sender_task) is not None:
-            # its responses are no longer needed, and `stop` would try to write first
-            task.cancel()
-            await closed(producer.client.close())
-        with anyio.move_on_after(_GIVEN_UP_S if given_up else _CLOSE_S, shield=True):
-            if await closed(producer.stop()) is None:
-                return
-        with anyio.move_on_after(_CLOSE_S, shield=True):
-            await closed(producer._sender.close())
-            await closed(producer.client.close())
+        await ways().stop_producer(client.producer, given_up)

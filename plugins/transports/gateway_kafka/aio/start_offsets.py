@@ -9,7 +9,7 @@ from aiokafka import errors
 from aiokafka.structs import TopicPartition
 
 from ..client import is_of_deleted_topic, missing_records, recreated
-from .metadata import look_up
+from .ways import ways
 
 
 class StartOffsets(NamedTuple):
@@ -32,9 +32,9 @@ async def first_offsets(consumer: Any, partitions: Collection[TopicPartition]) -
     if not partitions:
         return found
     order = sorted(partitions)
-    committed = await consumer._coordinator.fetch_committed_offsets(order)
+    committed = await ways().committed(consumer, order)
     # the ids last: a topic that is recreated meanwhile is detected here or by the later check of the ids
-    heard = await look_up(consumer._client, {partition.topic for partition in order})
+    heard = await ways().topics(consumer, {partition.topic for partition in order})
     if heard.missing:
         raise errors.UnknownTopicOrPartitionError
     found.ids.update(heard.ids)
@@ -43,7 +43,11 @@ async def first_offsets(consumer: Any, partitions: Collection[TopicPartition]) -
         beginning = beginnings[partition]
         known = committed.get(partition)
         offset = None if known is None else known.offset
-        if offset is not None and is_of_deleted_topic(known.metadata, heard.ids.get(partition.topic, "")):
+        if (
+            known is not None
+            and offset is not None
+            and is_of_deleted_topic(known.metadata, heard.ids.get(partition.topic, ""))
+        ):
             found.gaps.append(recreated(partition, offset, beginning))
             offset = None
         elif offset is not None and offset < beginning:

@@ -6,19 +6,17 @@ response. What decides about order and duplicates stays aiokafka's: a batch gets
 accumulator, the broker and the partitions count as busy for aiokafka's own task too, and whatever is not a plain
 success (an error, a time-out, a lost connection) goes to aiokafka's own handler, which sends the same batch again.
 
-This needs attributes of aiokafka that are not public, so it is for known versions only. After any error that is not
-Kafka's, the same batch and all that follow go through aiokafka's task.
+After any error that is not Kafka's, the same batch and all that follow go through aiokafka's task.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
-import aiokafka
 from aiokafka.client import ConnectionGroup
 from aiokafka.conn import CloseReason
 from aiokafka.errors import KafkaConnectionError, KafkaError, ProducerClosed, RequestTimedOutError
@@ -26,14 +24,10 @@ from aiokafka.producer.message_accumulator import MessageBatch
 from aiokafka.producer.sender import SendProduceReqHandler
 from aiokafka.structs import TopicPartition
 
+from ..needs import Ended, Outgoing
 from .produce_request import AllWritten, FastProduceRequest
 
-_KNOWN_VERSIONS = ("0.14.",)
 _log = logging.getLogger("tidegate.kafka")
-
-Ended = Callable[[BaseException | None], None]
-Outgoing = tuple[TopicPartition, Any, Ended]
-"""A partition, a filled builder of aiokafka's, and the function that takes the outcome of this batch."""
 
 
 class DirectSender:
@@ -41,7 +35,7 @@ class DirectSender:
     aiokafka has to send everything itself."""
 
     def __init__(self, producer: Any, allowed: bool = True) -> None:
-        self.allowed = allowed and aiokafka.__version__.startswith(_KNOWN_VERSIONS)
+        self.allowed = allowed
         self._client = producer.client
         self._sender = producer._sender
         self._accumulator = producer._message_accumulator

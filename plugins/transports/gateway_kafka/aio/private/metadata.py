@@ -1,8 +1,4 @@
-"""Metadata requests that don't create topics and that return topic ids; aiokafka's own requests do neither.
-
-A topic that is deleted and created again keeps its name but gets a new id (KIP-516). Brokers before 2.8 have no topic
-ids.
-"""
+"""Metadata requests that don't create topics and that return topic ids; aiokafka's own requests do neither."""
 
 from __future__ import annotations
 
@@ -24,6 +20,8 @@ from aiokafka.protocol.types import (
     Schema,
     TaggedFields,
 )
+
+from ..topic_ids import TopicIds, Topics
 
 _BOOTSTRAP = "bootstrap"
 
@@ -113,20 +111,16 @@ class TopicsRequest(Request[MetadataRequest_v4 | MetadataRequest_v5 | _MetadataR
         return request_struct_class(names, False)
 
 
-class Topics(NamedTuple):
+class _Answer(NamedTuple):
     """A broker's response, in the form that `ClusterMetadata.update_metadata` expects."""
 
     API_VERSION: int
     brokers: list[tuple[Any, ...]]
     controller_id: int
     topics: list[tuple[Any, ...]]
-    ids: dict[str, str]
-    """The id of each existing topic in hexadecimal, or "" if the broker has no topic ids."""
-    missing: frozenset[str]
-    """The requested topics that do not exist."""
 
 
-def read(answer: Any) -> Topics:
+def _read(answer: Any) -> tuple[_Answer, Topics]:
     """Converts the responses of all versions to one form."""
     brokers, topics = list(answer.brokers), list(answer.topics)
     ids: dict[str, str] = {}
@@ -139,33 +133,20 @@ def read(answer: Any) -> Topics:
             (code, name, internal, [(e, n, leader, replicas, isr) for e, n, leader, _, replicas, isr, *_ in parts])
             for code, name, _, _, internal, parts, *_ in topics
         ]
+    found = Topics({}, ids, frozenset(), {})
     missing = []
-    for code, name, *_ in topics:
+    for code, name, _, parts in topics:
         if code == 0:
             ids.setdefault(name, "")
-        elif for_code(code) is errors.UnknownTopicOrPartitionError:
+            found.leaders[name] = {part[1]: part[2] for part in parts}
+        elif (error := for_code(code)) is errors.UnknownTopicOrPartitionError:
             missing.append(name)
-    return Topics(5, brokers, answer.controller_id, topics, ids, frozenset(missing))
+        else:
+            found.refused[name] = error
+    return _Answer(5, brokers, answer.controller_id, topics), found._replace(missing=frozenset(missing))
 
 
 _WORD = (1 << 64) - 1
-
-
-class TopicIds:
-    """The latest known ids of the topics that a client reads."""
-
-    def __init__(self) -> None:
-        self.ids: dict[str, str] = {}
-        self.missing: frozenset[str] = frozenset()
-
-    def update(self, heard: Topics) -> None:
-        """Takes over a response."""
-        self.ids |= heard.ids
-        self.missing = (self.missing - heard.ids.keys()) | heard.missing
-
-    def is_gone(self, topic: str, id: str) -> bool:
-        """Whether the topic with this id is known to be deleted. "" is an unknown id."""
-        return topic in self.missing or bool(id and self.ids.get(topic, id) not in ("", id))
 
 
 def only_reading(client: Any) -> TopicIds:
@@ -183,13 +164,13 @@ def only_reading(client: Any) -> TopicIds:
             if connection is None:
                 continue
             try:
-                heard = read(await connection.send(TopicsRequest(list(topics) if topics else None)))
+                answer, heard = _read(await connection.send(TopicsRequest(list(topics) if topics else None)))
             except (errors.KafkaError, TimeoutError):
                 continue
-            if not heard.brokers:
+            if not answer.brokers:
                 return False
             known.update(heard)
-            cluster.update_metadata(heard)
+            cluster.update_metadata(answer)
             for key in [key for key in client._conns if key[0] == _BOOTSTRAP]:
                 client._conns.pop(key).close()
             return True
@@ -202,4 +183,11 @@ def only_reading(client: Any) -> TopicIds:
 
 async def look_up(client: Any, topics: Collection[str]) -> Topics:
     """Looks up these topics on any broker. Raises aiokafka's errors."""
-    return read(await client.send(client.get_random_node(), TopicsRequest(topics)))
+    return _read(await client.send(client.get_random_node(), TopicsRequest(topics)))[1]
+
+
+async def refresh(client: Any, topics: Collection[str]) -> Topics:
+    """Like `look_up`, and the client takes over the leaders."""
+    answer, heard = _read(await client.send(client.get_random_node(), TopicsRequest(topics)))
+    client.cluster.update_metadata(answer)
+    return heard

@@ -6,14 +6,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from aiokafka.consumer import fetcher
 from aiokafka.record.default_records import DefaultRecordBatch, _DefaultRecordBatchPy
 from aiokafka.record.memory_records import MemoryRecords, _MemoryRecordsPy
 
+from .rebound import rebind
 
-def install() -> None:
-    """Makes all consumers in this process read this way."""
-    fetcher.MemoryRecords = LenientRecords
+
+def read_leniently(consumer: Any) -> None:
+    """Makes an `AIOKafkaConsumer` that has started, but has no partitions yet, read this way."""
+    rebind(consumer._fetcher, "_proc_fetch_request", MemoryRecords=LenientRecords)
 
 
 class LenientRecords:

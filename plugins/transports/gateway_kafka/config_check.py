@@ -1,0 +1,41 @@
+"""What `tidegate check` says of the client library."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from importlib.metadata import PackageNotFoundError, version
+from typing import TYPE_CHECKING, Any
+
+from gateway_core.contract.config_extension import ConfigFinding
+from gateway_core.contract.durable import Use, channels, sources
+
+if TYPE_CHECKING:
+    from gateway_core.contract.config_model import GatewayConfig
+
+
+def clients(config: GatewayConfig) -> Iterator[ConfigFinding]:
+    """Warns once of a version of aiokafka that the plugin does not know."""
+    for use in _uses(config):
+        options: Any = use.ref.options
+        if options.client != "aiokafka":
+            continue
+        from .aio.versions import unknown
+
+        try:
+            why = unknown(version("aiokafka"))
+        except PackageNotFoundError:  # the component says what to install
+            return
+        if why:
+            text = f"only public functions of aiokafka are used: {why}"
+            yield ConfigFinding(text, use.place, "see docs/discussion/aiokafka.md for what differs", warning=True)
+        return
+
+
+def _uses(config: GatewayConfig) -> Iterator[Use]:
+    yield from sources(config, "kafka")
+    yield from channels(config, "kafka")
+    sinks = [(("triggers", name, "subscriber"), trigger.subscriber) for name, trigger in config.triggers.items()]
+    sinks += [(("bridges", name, "sink"), bridge.sink) for name, bridge in config.bridges.items()]
+    for place, ref in sinks:
+        if ref.name == "kafka" and ref.options is not None:
+            yield Use(place, ref)
