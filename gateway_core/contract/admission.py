@@ -23,5 +23,5 @@ Verdict = Refused | AlreadyStored | None
 together."""
 
 Admission = Callable[[Sequence[Event]], Verdict]
-"""Judges events that arrived together. Must be quick and not raise; if it raises, nothing is stored and the sender may
-try again. Where several judge, each is asked until one refuses, and a refusal counts for more than `AlreadyStored`."""
+"""Checks events that arrived together. Must be quick and not raise; if it raises, nothing is stored and the sender may
+try again. Where there are several, each is asked until one refuses, and a refusal counts for more than `AlreadyStored`."""

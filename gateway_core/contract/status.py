@@ -66,7 +66,7 @@ class SourceStatus(Record, frozen=True):
 
     address: Annotated[str, FIRST("Where it gets its events.")] = ""
     error: Annotated[str | None, FIRST("Why it does not work.")] = None
-    lag: Annotated[int | None, CURRENT("Records that the source has not processed yet; null if unknown.")] = 0
+    lag: Annotated[int | None, CURRENT("Records that the source has not processed yet; null if unknown.")] = None
     details: Details = {}
 
 

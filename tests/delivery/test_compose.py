@@ -125,10 +125,10 @@ def test_what_the_gateway_knows_of_an_event_stays_with_it() -> None:
     came = event()
     came.received_ns, came.position, came.trace, came.identity = 7, 5 << 48 | 3, "00-x", Identity("me", "basic")
 
-    def anew(event: Event) -> Event:
+    def renewed(event: Event) -> Event:
         return Event({**event.attributes}, b"other", key=b"k")
 
-    SwitchableIntake(store, None, (), (anew,)).accept([came], lambda error: None)
+    SwitchableIntake(store, None, (), (renewed,)).accept([came], lambda error: None)
     made = store.events[0]
     assert (made.data, made.key) == (b"other", b"k")
     assert (made.received_ns, made.position, made.trace, made.identity) == (7, 5 << 48 | 3, "00-x", came.identity)

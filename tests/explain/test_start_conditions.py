@@ -348,6 +348,7 @@ SAID_ELSEWHERE = {
     "gateway_http/server.py": "a check of the config: one address, two options",
     "gateway_http/source.py": "`of_components`",
     "gateway_kafka/connect.py": "the cluster",
+    "gateway_log/starts.py": "a shard that can't be read",
     "gateway_nats/channel.py": "a check of the config, and the server",
     "gateway_nats/connect.py": "`of_components`",
     "gateway_oidc/issuer.py": "`of_components`: files of keys and certificates",

@@ -5,12 +5,13 @@ from __future__ import annotations
 import gateway_nats.settled_ranges as ranges
 import pytest
 from gateway_nats.settled_ranges import SettledRanges
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 pytestmark = [pytest.mark.pure, pytest.mark.spec("SAFE-230")]
 
 
+@example([1, 3, 2])
 @given(st.lists(st.integers(1, 40), max_size=60))
 def test_it_has_what_was_added_and_nothing_else(numbers: list[int]) -> None:
     found = SettledRanges()

@@ -58,7 +58,8 @@ class Log:
         """Commits these events together."""
         if shard not in self._open:
             self._open[shard] = open_shard(shard_file(self.folder, shard), "normal")
-            self._next.setdefault(shard, 1)
+            (last,) = self._open[shard].execute("SELECT coalesce(max(sequence), 0) FROM events").fetchone()
+            self._next[shard] = last + 1
         write = self._open[shard].execute
         write("BEGIN")
         for e in events:

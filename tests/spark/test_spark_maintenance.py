@@ -47,7 +47,7 @@ def append(spark: Any, target: Table, batch: int) -> bool:
     day = START + batch * DAY
     made = [(batch, "a b", day, day, None), (batch, "b", day, None, None)]
     columns = "id int, kind string, received timestamp, time timestamp, fault string"
-    return target.append(spark.createDataFrame(made, columns).coalesce(1), batch, {}) is not None
+    return target.write(spark.createDataFrame(made, columns).coalesce(1), batch, {}) is not None
 
 
 def rows(spark: Any, format: str, place: str) -> Counter[tuple[int, str]]:

@@ -12,6 +12,6 @@ def essence(media_type: str) -> str:
 
 def is_unknown_format(content_type: str) -> bool:
     """Whether a media type is that of an event format that is not known here. Who reads that format would take such
-    data for an event, whose type and sender nobody has judged."""
+    data for an event, whose type and sender nobody has checked."""
     kind = essence(content_type)
     return kind.startswith("application/cloudevents") and kind not in _KNOWN_FORMATS

@@ -165,7 +165,7 @@ class BinaryMode:
             for name, value in message.headers:
                 if attribute := names[name]:
                     if attribute in found:
-                        raise self._fault(attribute, f"header {name.decode()} is there more than once")
+                        raise self._fault(attribute, f"header {name.decode()} appears more than once")
                     found[attribute] = value.decode()
         except UnicodeDecodeError as e:
             raise self._fault(attribute, f"the value of header {name.decode()} is not UTF-8") from e
@@ -188,7 +188,7 @@ class BinaryMode:
             attributes, version, unfit = self._older.read(attributes, unfit, message)
         if content_type is not None:
             # it takes precedence over a `ce-datacontenttype`, which is invalid (section 3.1.1) but sent by
-            # sdk-javascript; it may have tabs for spaces (RFC 9110 section 5.6.3), which no attribute may have
+            # sdk-javascript; it may have tabs for spaces (RFC 9110 section 5.6.3), which is not allowed in an attribute
             attributes[version.content_type] = content_type.replace("\t", " ")
         version.settle(attributes, unfit)
         data = message.body
@@ -263,7 +263,7 @@ class BinaryMode:
         if self._percent:
             text = self._unescaped(name, text)
         if character := forbidden_character(text):
-            fault = self._fault(name, f"the value of {name} contains {character}, which no attribute may have")
+            fault = self._fault(name, f"the value of {name} contains {character}, which is not allowed in an attribute")
             if not spared(name):
                 raise fault
             if name == CODING:  # names no attribute

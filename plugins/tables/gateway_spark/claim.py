@@ -246,7 +246,7 @@ class _Claiming:
             cursor = offsets(given) if given.startswith("{") else {}
             if lacking := {shard: at for shard, at in cursor.items() if job.began.get(shard, at) < at}:
                 self._claim.notes.append(
-                    f"the table {job.table} is begun anew at {_shown(lacking)}, where the trigger was: `start: "
+                    f"the table {job.table} starts again at {_shown(lacking)}, where the trigger was: `start: "
                     "earliest` would fill it with what the log still has of earlier events"
                 )
             return
@@ -254,7 +254,7 @@ class _Claiming:
         for place in self._quarantines(known):
             if table(job, self._spark, place).schema() is not None and self._has_rows(place):
                 self._claim.notes.append(
-                    f"the table {job.table} is filled anew, and the quarantine table {place} has rows from before: "
+                    f"the table {job.table} is filled again, and the quarantine table {place} has rows from before: "
                     "events that don't fit will be there twice"
                 )
 

@@ -104,7 +104,7 @@ class PublicWays:
 
 
 async def _stopped(stopping: Coroutine[Any, Any, object], limit_s: float) -> BaseException | None:
-    """Waits as long; what takes longer goes on without us, since aiokafka stops a client once only."""
+    """Waits as long; what takes longer keeps running without us, since aiokafka stops a client once only."""
     task = asyncio.ensure_future(closed(stopping))
     _closing.add(task)
     task.add_done_callback(_closing.discard)

@@ -1,4 +1,4 @@
-"""Requests for administration: aiokafka has no public function for some, and none of the others tells of topic ids."""
+"""Requests for administration: aiokafka has no public function for some, and none of the others reports topic ids."""
 
 from __future__ import annotations
 

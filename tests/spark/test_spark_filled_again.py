@@ -111,7 +111,7 @@ def quarantine(table: Path) -> Path:
 
 
 @formats
-async def test_a_missing_table_is_restored_or_filled_anew_or_begun_as_the_message_says(
+async def test_a_missing_table_is_restored_or_filled_again_or_begun_as_the_message_says(
     spark: Any, tmp_path: Path, format: str
 ) -> None:
     place = Place(spark, tmp_path)
@@ -143,7 +143,7 @@ async def test_a_missing_table_is_restored_or_filled_anew_or_begun_as_the_messag
         # "set `adopt: true`"
         shutil.rmtree(place.table)
         await place.send(channel, 5)
-        assert "begins anew" in place.run(format=format, adopt=True).notes[0]
+        assert "starts again" in place.run(format=format, adopt=True).notes[0]
         assert place.ids(format) == [*range(COUNT + 1, COUNT + 6)]
 
 
@@ -175,12 +175,12 @@ async def test_a_new_table_with_start_latest_has_all_after_the_cursor(spark: Any
     async with place.started(start="latest"):
         found = place.run()
         assert found.begins == {}
-        assert "is begun anew at 21 of shard 0, where the trigger was" in found.notes[0]
+        assert "starts again at 21 of shard 0, where the trigger was" in found.notes[0]
     assert place.ids("parquet") == [*range(21, 31)]
 
 
 @formats
-async def test_tables_by_type_are_filled_anew_together(spark: Any, tmp_path: Path, format: str) -> None:
+async def test_tables_by_type_are_filled_again_together(spark: Any, tmp_path: Path, format: str) -> None:
     place = Place(spark, tmp_path)
     place.table = tmp_path / "tables" / "{type}"
     async with place.started() as channel:
@@ -236,8 +236,8 @@ async def test_an_older_table_continues_where_it_ends_and_says_what_the_log_has_
 
 
 @pytest.mark.usefixtures("kafka")
-async def test_a_table_of_a_topic_is_filled_anew_wherever_its_group_is(spark: Any, kafka: Any, tmp_path: Path) -> None:
-    topic = f"anew-{tmp_path.name}-{id(tmp_path)}"
+async def test_a_table_of_a_topic_is_filled_again_wherever_its_group_is(spark: Any, kafka: Any, tmp_path: Path) -> None:
+    topic = f"again-{tmp_path.name}-{id(tmp_path)}"
     options = {"bootstrap": kafka.bootstrap, "topic": topic, "partitions": 2}
     place = Place(spark, tmp_path, "kafka", options)
     async with place.started() as channel:
@@ -329,8 +329,8 @@ def test_a_gateway_fills_a_deleted_table_and_says_how_far_it_is(tmp_path: Path) 
         assert json.loads(cursor.read_text())["0"] in (1, COUNT + 1)
         if not table.exists():
             assert '"waiting"' in why(3)
-        gateway.wait_until(lambda: ids() == everything, 120, "the rows, once more")
-        gateway.wait_until(lambda: json.loads(cursor.read_text())["0"] == COUNT + 1, 60, "the cursor, once more")
+        gateway.wait_until(lambda: ids() == everything, 120, "the rows, again")
+        gateway.wait_until(lambda: json.loads(cursor.read_text())["0"] == COUNT + 1, 60, "the cursor, again")
         assert '"read"' in why(3)
 
 
