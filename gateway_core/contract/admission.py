@@ -24,4 +24,4 @@ together."""
 
 Admission = Callable[[Sequence[Event]], Verdict]
 """Checks events that arrived together. Must be quick and not raise; if it raises, nothing is stored and the sender may
-try again. Where there are several, each is asked until one refuses, and a refusal counts for more than `AlreadyStored`."""
+try again. Where there are several, each is asked until one refuses; a refusal counts for more than `AlreadyStored`."""

@@ -266,7 +266,8 @@ class Outage:
     The waits between them follow the policy, up to `MOST_WAIT_S`. Once two different events got no answer, a failed
     attempt stands for all: it counts as a failed attempt of every event that was held, with its own wait over, when
     it began. So events keep the number of tries and the waits of the policy, and events that waited together are
-    given up together. Any answer, even a refusal, ends the outage; an event whose own wait is not over then keeps waiting.
+    given up together. Any answer, even a refusal, ends the outage; an event whose own wait is not over then keeps
+    waiting.
     """
 
     __slots__ = (

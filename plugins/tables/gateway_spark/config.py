@@ -110,8 +110,8 @@ class SparkSinkConfig(Config):
     Without it, such a table stops the query, and status names both."""
     checkpoint: str | None = None
     """The folder of Spark's checkpoint, by default below the data directory. It belongs to the table and its quarantine
-    table: delete all or none; with `start: earliest` they are then filled again. If only the checkpoint is lost, `adopt`
-    continues the table."""
+    table: delete all or none; with `start: earliest` they are then filled again. If only the checkpoint is lost,
+    `adopt` continues the table."""
     driver_memory: Annotated[str, Field(pattern=r"^[1-9][0-9]*[kmgKMG]$")] = "1g"
     """The memory of Spark's JVM: `512m`, `2g`."""
     ui: bool = True
