@@ -89,7 +89,7 @@ class Commands(TyperGroup):
         if failed:
             raise failed
         if cmd_name in FOR_DEVELOPMENT:
-            raise StartError(f"the command {cmd_name!r} is for development: pip install 'tidegate[dev]'")
+            raise StartError(f"the command {cmd_name!r} is for development: pip install 'tidegate[dev]', or ./dev in a clone")
         return None
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
