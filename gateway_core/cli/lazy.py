@@ -89,7 +89,8 @@ class Commands(TyperGroup):
         if failed:
             raise failed
         if cmd_name in FOR_DEVELOPMENT:
-            raise StartError(f"the command {cmd_name!r} is for development: pip install 'tidegate[dev]', or ./dev in a clone")
+            what = "pip install 'tidegate[dev]', or ./dev in a clone"
+            raise StartError(f"the command {cmd_name!r} is for development: {what}")
         return None
 
     def format_help(self, ctx: Any, formatter: Any) -> None:

@@ -173,4 +173,5 @@ def test_a_command_for_development_says_what_installs_it(tmp_path: Path) -> None
     )
     for name, (exit_code, said) in zip(FOR_DEVELOPMENT, json.loads(run.stdout), strict=True):
         assert exit_code == 3
-        assert said == f"tidegate: the command {name!r} is for development: pip install 'tidegate[dev]', or ./dev in a clone\n"
+        what = "pip install 'tidegate[dev]', or ./dev in a clone"
+        assert said == f"tidegate: the command {name!r} is for development: {what}\n"
