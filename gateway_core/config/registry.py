@@ -37,6 +37,10 @@ _HOOKS: dict[str, Kind] = {
 }
 
 
+_MEASURED = ("source", "sink", "channel", "dead_letter")
+"""The kinds of components whose own metrics are collected."""
+
+
 class Registry:
     """All offers, by kind and name. One for each gateway object; nothing global."""
 
@@ -119,6 +123,11 @@ class Registry:
     def _offer(self, kind: Kind, component: Component, plugin: str) -> None:
         if taken := self._offers.get((kind, component.name)):
             raise _offered_twice(f"{kind} {component.name!r}", taken.plugin, plugin)
+        if component.metrics and kind not in _MEASURED:
+            raise StartError(
+                f"plugin {plugin!r} declares metrics of the {kind} {component.name!r}, which nothing collects: only "
+                f"{', '.join(_MEASURED)} can have some"
+            )
         self._offers[kind, component.name] = Offer(kind, component, plugin)
         for scheme in component.schemes:
             self._schemes[kind, scheme] = component.name

@@ -11,7 +11,16 @@ import pytest
 from gateway_core.config.load import load
 from gateway_core.config.registry import Registry
 from gateway_core.contract.clock import SystemClock
-from gateway_core.contract.component import BuildContext, CodecRef, Component, Config, DeadLetterRef, SinkRef, Transport
+from gateway_core.contract.component import (
+    BuildContext,
+    CodecRef,
+    Component,
+    Config,
+    DeadLetterRef,
+    OwnMetric,
+    SinkRef,
+    Transport,
+)
 from gateway_core.contract.errors import ConfigError, MissingExtra, StartError
 from gateway_core.contract.hookspecs import hookimpl
 
@@ -76,6 +85,10 @@ def test_any_sink_serves_as_a_dead_letter_but_not_the_other_way() -> None:
         (plugin(gateway_codecs=[codec("a")]), "codec 'a' comes from two plugins: 'first' and 'second'"),
         (plugin(gateway_codecs=ValueError("oh")), "plugin 'second' failed in gateway_codecs: ValueError: oh"),
         (plugin(gateway_codec=[codec("c")]), "unknown hook.*gateway_codec"),
+        (
+            plugin(gateway_codecs=[codec("b", metrics=[OwnMetric("a_total", "counter", "How many.")])]),
+            "plugin 'second' declares metrics of the codec 'b', which nothing collects",
+        ),
     ],
 )
 def test_a_bad_plugin_is_named_and_stops_the_start(second: Any, message: str) -> None:
