@@ -154,14 +154,9 @@ def shared(names: Iterable[DurableName]) -> Iterator[tuple[DurableName, DurableN
 
 def logins(config: GatewayConfig) -> Iterator[Any]:
     """The options of all sources, sinks, channels and dead letters: a removal takes from them how to reach a server."""
-    refs: list[ComponentRef | None] = []
-    for broker in config.brokers.values():
-        refs += [*broker.ingress, broker.channel, broker.dead_letter]
-    for trigger in config.triggers.values():
-        refs += [trigger.subscriber, trigger.dead_letter]
-    for bridge in config.bridges.values():
-        refs += [bridge.source, bridge.sink, bridge.dead_letter]
-    yield from (ref.options for ref in refs if ref is not None and ref.options is not None)
+    from .config_walk import component_refs
+
+    yield from (ref.options for _, ref in component_refs(config) if ref.options is not None)
 
 
 def login_for(

@@ -160,3 +160,19 @@ def test_check_warns_of_a_version_that_is_not_known(tmp_path: Path, client: str,
     assert run.returncode == 0
     assert ("only public functions of aiokafka are used" in run.stdout) == warned
     assert "aiokafka" not in tidegate("check", "--json", file, env=data).stdout
+
+
+@pytest.mark.parametrize("owner", ["broker", "trigger"])
+def test_check_warns_of_a_version_that_only_a_dead_letter_uses(tmp_path: Path, owner: str) -> None:
+    dead_letter = "dead_letter: {kafka: {bootstrap: '127.0.0.1:9', topic: t}}"
+    of_broker, of_trigger = (dead_letter, "") if owner == "broker" else ("", f", {dead_letter}")
+    file = tmp_path / "tidegate.yaml"
+    file.write_text(
+        f"brokers: {{default: {{{of_broker}}}}}\n"
+        f"triggers: {{t: {{broker: default, subscriber: 'http://127.0.0.1:9'{of_trigger}}}}}\n"
+    )
+    env = {"TIDEGATE_DATA_DIR": str(tmp_path / "data"), "TIDEGATE_AIOKAFKA": "public"}
+    run = tidegate("check", "--json", file, env=env)
+    assert run.returncode == 0, run.stdout
+    assert "only public functions of aiokafka are used" in run.stdout
+    assert f"{owner}s.{'default' if owner == 'broker' else 't'}.dead_letter" in run.stdout

@@ -8,10 +8,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from gateway_core.contract.component import BuildContext
+from gateway_core.contract.data_folder import LOCK
 from gateway_core.contract.errors import StartError
 from gateway_core.contract.files import folder_fault
 
-LOCK = "gateway.lock"
 KEPT = frozenset({"log", "applied", "audit", "spark", "mqtt", "kafka", "names.json", "gateway.json", LOCK})
 """What a gateway itself keeps in its data directory; and all that begins with `admin.`. `dead-letter/` and `files/` are
 for lines."""

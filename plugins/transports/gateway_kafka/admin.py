@@ -14,12 +14,10 @@ from aiokafka.errors import for_code
 from gateway_core.contract.start_position import LATEST, StartPosition
 
 from .admin_client import AdminClient
+from .aio import needs
 from .client import GroupActive, KafkaFault, Partition, began_in, offset_metadata, topic_id_in
 from .config import OffsetStart, Start, TimestampStart
 from .group_history import GroupHistory, OffsetsLost
-
-_EARLIEST = -2
-_LATEST = -1
 
 
 class NoTopic(KafkaFault):
@@ -91,11 +89,11 @@ class Admin(AdminClient):
 
     async def beginnings(self, partitions: Collection[Partition]) -> dict[Partition, int]:
         """The first available offset of each partition."""
-        return await self._list_offsets(partitions, _EARLIEST)
+        return await self._list_offsets(partitions, needs.EARLIEST)
 
     async def ends(self, partitions: Collection[Partition]) -> dict[Partition, int]:
         """The last stable offset of each partition: the next offset, or the first one of an open transaction."""
-        return await self._list_offsets(partitions, _LATEST)
+        return await self._list_offsets(partitions, needs.LATEST)
 
     async def at_time(self, partitions: Collection[Partition], ms: int) -> dict[Partition, int]:
         """The offset of the first record with this timestamp (Unix milliseconds) or a later one, or the end if there is

@@ -6,7 +6,9 @@ from collections.abc import Iterator
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any
 
+from gateway_core.contract.component import ComponentRef
 from gateway_core.contract.config_extension import ConfigFinding
+from gateway_core.contract.config_node import Place
 from gateway_core.contract.durable import Use, channels, sources
 
 if TYPE_CHECKING:
@@ -34,8 +36,17 @@ def clients(config: GatewayConfig) -> Iterator[ConfigFinding]:
 def _uses(config: GatewayConfig) -> Iterator[Use]:
     yield from sources(config, "kafka")
     yield from channels(config, "kafka")
-    sinks = [(("triggers", name, "subscriber"), trigger.subscriber) for name, trigger in config.triggers.items()]
-    sinks += [(("bridges", name, "sink"), bridge.sink) for name, bridge in config.bridges.items()]
-    for place, ref in sinks:
-        if ref.name == "kafka" and ref.options is not None:
+    for place, ref in _sinks(config):
+        if ref is not None and ref.name == "kafka" and ref.options is not None:
             yield Use(place, ref)
+
+
+def _sinks(config: GatewayConfig) -> Iterator[tuple[Place, ComponentRef | None]]:
+    for name, broker in config.brokers.items():
+        yield ("brokers", name, "dead_letter"), broker.dead_letter
+    for name, trigger in config.triggers.items():
+        yield ("triggers", name, "subscriber"), trigger.subscriber
+        yield ("triggers", name, "dead_letter"), trigger.dead_letter
+    for name, bridge in config.bridges.items():
+        yield ("bridges", name, "sink"), bridge.sink
+        yield ("bridges", name, "dead_letter"), bridge.dead_letter

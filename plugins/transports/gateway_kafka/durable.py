@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from gateway_core.contract.durable import Contents, DurableName, Noted, channels, login_for, sources
 
@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from gateway_core.contract.config_model import GatewayConfig
 
     from .admin import Admin
+
+T = TypeVar("T")
 
 _LIMIT_S = 20.0
 GROUP, TOPIC = "consumer group", "Kafka topic"
@@ -80,19 +82,17 @@ def look(name: DurableName, config: GatewayConfig, data_dir: Path) -> Contents:
     """See `DurableNames`. A group that has committed nothing has nothing."""
     if name.what == TOPIC:
         return Contents()
-    found = [Contents(0)]
 
-    async def count(admin: Admin) -> None:
+    async def count(admin: Admin) -> Contents:
         from .offsets import waiting
 
         members = await admin.members(name.name)
-        found.append(Contents(await waiting(admin, name.name, name.facts["topics"]), ", ".join(sorted(set(members)))))
+        return Contents(await waiting(admin, name.name, name.facts["topics"]), ", ".join(sorted(set(members))))
 
-    _asked(name, config, count)
-    return found[-1]
+    return _asked(name, config, count)
 
 
-def _asked(name: DurableName, config: GatewayConfig, ask: Callable[[Admin], Awaitable[None]]) -> None:
+def _asked(name: DurableName, config: GatewayConfig, ask: Callable[[Admin], Awaitable[T]]) -> T:
     """Asks the cluster of a name. Raises `OSError` with the reason."""
     import anyio
 
@@ -104,13 +104,13 @@ def _asked(name: DurableName, config: GatewayConfig, ask: Callable[[Admin], Awai
         {"bootstrap": name.where.partition("://")[2]}
     )
 
-    async def run() -> None:
+    async def run() -> T:
         with anyio.fail_after(_LIMIT_S):
             async with Admin(options) as admin:
-                await ask(admin)
+                return await ask(admin)
 
     try:
-        anyio.run(run)
+        return anyio.run(run)
     except KafkaFault as e:
         raise OSError(str(e)) from e
     except TimeoutError:

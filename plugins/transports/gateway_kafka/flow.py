@@ -382,11 +382,9 @@ class Flow:
 
     def lag(self) -> int | None:
         """The number of unsettled records in our partitions; None while the group has not said which are ours."""
-        return (
-            None
-            if self._waits_since is not None
-            else sum(max(0, p.end - p.tracker.safe) for p in self._partitions.values())
-        )
+        if self._waits_since is not None:
+            return None
+        return sum(max(0, p.end - p.tracker.safe) for p in self._partitions.values())
 
     def info(self) -> dict[str, Any]:
         """`partitions` maps topic and number to the offset before which everything is settled, and the last known

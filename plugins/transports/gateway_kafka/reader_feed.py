@@ -82,8 +82,10 @@ class KafkaReaderFeed:
         """See `gateway_core.contract.capabilities.TracksDeliveries`."""
         number, behind = split_position(position)
         settled = self._settled.get(str(number), self.start.get(str(number)))
-        if settled is None or behind > settled:
-            return None if settled is None else "unread"
+        if settled is None:
+            return None
+        if behind > settled:
+            return "unread"
         began = self._begins.get((self._topic, number), 0)
         return "before" if behind <= began <= self.start[str(number)] else "passed"
 

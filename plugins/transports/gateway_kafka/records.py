@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, cast
+from typing import cast
 
 from gateway_cloudevents.bindings import KAFKA
+from gateway_cloudevents.memory import Memory
 from gateway_cloudevents.text_headers import TextHeaders
 from gateway_transport import messages
 from gateway_transport.trace_headers import headers as trace_headers
@@ -19,27 +20,11 @@ from .client import Headers, Record
 Written = tuple[bytes | None, bytes | None, Headers]
 """Key, value, headers."""
 
-_LONGEST = 256
-
-
-class Names(dict[Any, Any]):
-    """Caches the converted names of headers: there are few of them, used again and again."""
-
-    def __init__(self, convert: Callable[[Any], Any]) -> None:
-        super().__init__()
-        self._convert = convert
-
-    def __missing__(self, name: Any) -> Any:
-        converted = self._convert(name)
-        if len(self) < 4096 and len(name) <= _LONGEST:
-            self[name] = converted
-        return converted
-
 
 def reader(ref: CodecRef, context: BuildContext) -> Callable[[Record], Event]:
     """Returns a function that decodes the event of a record. It raises `Refused` if the record is not an event."""
     read_message = messages.reader(ref, KAFKA, context, "record")
-    names = Names(str.encode)
+    names: Memory[str, bytes] = Memory(str.encode)
 
     def read(record: Record) -> Event:
         headers = [(names[name], value) for name, value in record.headers if value is not None]
@@ -53,7 +38,7 @@ def writer(ref: CodecRef, key: KeyMapperRef, context: BuildContext) -> Callable[
     codec = cast(Codec, context.build(ref, "codec", binding=KAFKA))
     key_of = cast(KeyMapper, context.build(key, "key"))
     encode, text_headers = codec.encode, codec.text_headers if isinstance(codec, TextHeaders) else _not_known
-    names = Names(bytes.decode)
+    names: Memory[bytes, str] = Memory(bytes.decode)
 
     def write(event: Event) -> Written:
         value, headers = event.data, text_headers(event)

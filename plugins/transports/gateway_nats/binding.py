@@ -16,9 +16,9 @@ The names of headers know no case (section 3.1.3.1).
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
 from urllib.parse import quote, unquote_to_bytes
+
+from gateway_cloudevents.memory import Memory
 
 from gateway_core.contract.component import Binding
 from gateway_core.contract.event import Message
@@ -36,22 +36,6 @@ NATS = Binding(
 _STRUCTURED = (b"content-type", b"application/cloudevents+json")
 _CLOUDEVENTS = "application/cloudevents"
 _PLAIN = "".join(chr(c) for c in range(0x21, 0x7F) if chr(c) not in '"%')
-_MOST = 4096
-_LONGEST = 256
-
-
-class _Memory(dict[Any, Any]):
-    """Remembers conversions of texts of which there are few."""
-
-    def __init__(self, convert: Callable[[Any], Any]) -> None:
-        super().__init__()
-        self._convert = convert
-
-    def __missing__(self, text: Any) -> Any:
-        converted = self._convert(text)
-        if len(self) < _MOST and len(text) <= _LONGEST:
-            self[text] = converted
-        return converted
 
 
 def _type_in(value: str) -> str:
@@ -62,10 +46,10 @@ def _type_in(value: str) -> str:
         return text
 
 
-_names_in = _Memory(lambda name: name.lower().encode())
-_types_in = _Memory(_type_in)
-_names_out = _Memory(bytes.decode)
-_types_out = _Memory(lambda value: quote(value, safe=_PLAIN))
+_names_in: Memory[str, bytes] = Memory(lambda name: name.lower().encode())
+_types_in: Memory[str, str] = Memory(_type_in)
+_names_out: Memory[bytes, str] = Memory(bytes.decode)
+_types_out: Memory[str, str] = Memory(lambda value: quote(value, safe=_PLAIN))
 
 
 def message_of(headers: dict[str, str] | None, data: bytes, key: bytes | None = None) -> Message:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from typing import TypeVar
 
 import anyio
 from gateway_transport.connection import Rejected
@@ -15,6 +16,8 @@ from gateway_core.contract.errors import StartError
 
 from .client_config import NatsConfig
 from .connect import close, open_client, tls_of
+
+T = TypeVar("T")
 
 DELETE_S = 10.0
 
@@ -37,22 +40,20 @@ def delete_consumer(options: NatsConfig, stream: str, subject: str, consumer: st
 
 def consumer_contents(options: NatsConfig, stream: str, subject: str, consumer: str) -> Contents:
     """What waits for a durable consumer, and whether somebody asks it for messages. Raises `OSError`."""
-    found = [Contents(0)]
 
-    async def look(nc: Client) -> None:
+    async def look(nc: Client) -> Contents:
         js = nc.jetstream(prefix=options.api_prefix)
         try:
             info = await js.consumer_info(stream or await js.find_stream_name_by_subject(subject), consumer)
         except NotFoundError:
-            return
+            return Contents(0)
         except NatsError as e:
             raise OSError(f"the consumer {consumer} can't be looked at: {e}") from e
         asking = info.num_waiting or 0
         users = "" if not asking else f"{asking} {'request' if asking == 1 else 'requests'} for messages"
-        found.append(Contents((info.num_pending or 0) + (info.num_ack_pending or 0), users))
+        return Contents((info.num_pending or 0) + (info.num_ack_pending or 0), users)
 
-    _connected(options, DELETE_S, look)
-    return found[-1]
+    return _connected(options, DELETE_S, look)
 
 
 def try_connection(options: NatsConfig, limit_s: float) -> None:
@@ -64,8 +65,8 @@ def try_connection(options: NatsConfig, limit_s: float) -> None:
     _connected(options, limit_s, nothing)
 
 
-def _connected(options: NatsConfig, limit_s: float, ask: Callable[[Client], Awaitable[None]]) -> None:
-    async def attempt() -> None:
+def _connected(options: NatsConfig, limit_s: float, ask: Callable[[Client], Awaitable[T]]) -> T:
+    async def attempt() -> T:
         failure: Exception | None = None
         with anyio.fail_after(limit_s):
             tls = tls_of(options, "nats")
@@ -76,14 +77,13 @@ def _connected(options: NatsConfig, limit_s: float, ask: Callable[[Client], Awai
                     failure = e
                     continue
                 try:
-                    await ask(nc)
+                    return await ask(nc)
                 finally:
                     await close(nc)
-                return
         raise failure or OSError("no server is configured")
 
     try:
-        anyio.run(attempt)
+        return anyio.run(attempt)
     except (Rejected, StartError) as e:
         raise OSError(str(e)) from e
     except TimeoutError:

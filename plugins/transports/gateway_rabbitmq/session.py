@@ -6,7 +6,7 @@ import asyncio
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, TypeVar
 
 import anyio
 from gateway_options.client_tls import client_context
@@ -20,6 +20,8 @@ from .client_config import RabbitConfig
 from .faults import NOT_FOUND, RabbitFault
 from .link import Link
 from .login import Login
+
+T = TypeVar("T")
 
 OPEN_S = 10.0
 """The time limit for opening a connection."""
@@ -98,34 +100,32 @@ def delete_queue(config: RabbitConfig, queue: str, limit_s: float) -> None:
 
 def queue_contents(config: RabbitConfig, queue: str, limit_s: float) -> tuple[int, int]:
     """How many messages a queue has, and how many consumers; none if it is not there. Raises `OSError`."""
-    found = [(0, 0)]
 
-    async def look(link: Link) -> None:
+    async def look(link: Link) -> tuple[int, int]:
         try:
             answer = await probe(link, amqp.Queue.Declare(0, queue, passive=True))
         except RabbitFault as e:
             if e.code != NOT_FOUND:
                 raise
-        else:
-            found.append((int(answer.message_count), int(answer.consumer_count)))
+            return 0, 0
+        return int(answer.message_count), int(answer.consumer_count)
 
-    _once(config, "orphans", limit_s, look)
-    return found[-1]
+    return _once(config, "orphans", limit_s, look)
 
 
-def _once(config: RabbitConfig, owner: str, limit_s: float, act: Callable[[Link], Awaitable[None]]) -> None:
+def _once(config: RabbitConfig, owner: str, limit_s: float, act: Callable[[Link], Awaitable[T]]) -> T:
     """Does one thing with a connection of its own. Raises `OSError` with the reason."""
 
-    async def run() -> None:
+    async def run() -> T:
         with anyio.fail_after(limit_s):
             link = await Servers(config, owner).open_any()
             try:
-                await act(link)
+                return await act(link)
             finally:
                 await link.close()
 
     try:
-        anyio.run(run)
+        return anyio.run(run)
     except (RabbitFault, StartError) as e:
         raise OSError(str(e)) from e
     except TimeoutError as e:

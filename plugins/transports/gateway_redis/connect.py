@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
+from typing import TypeVar
 
 import anyio
 from redis.exceptions import NoPermissionError, RedisClusterException, RedisError, ResponseError
@@ -12,6 +13,8 @@ from gateway_core.contract.errors import StartError
 from . import faults
 from .client import Client, client, close, pairs
 from .connection_config import RedisConfig
+
+T = TypeVar("T")
 
 
 def check_streams(config: RedisConfig, streams: Sequence[str], limit_s: float) -> None:
@@ -36,18 +39,18 @@ async def _is_stream(redis: Client, stream: str) -> None:
         raise OSError(f"the key {stream} is not a stream") from e
 
 
-def _asked(config: RedisConfig, limit_s: float, ask: Callable[[Client], Awaitable[None]]) -> None:
-    async def run() -> None:
+def _asked(config: RedisConfig, limit_s: float, ask: Callable[[Client], Awaitable[T]]) -> T:
+    async def run() -> T:
         redis = client(config, "redis")
         try:
             with anyio.fail_after(limit_s):
-                await ask(redis)
+                return await ask(redis)
         finally:
             with anyio.CancelScope(shield=True):
                 await close(redis)
 
     try:
-        anyio.run(run)
+        return anyio.run(run)
     except TimeoutError:
         raise OSError(f"no answer within {limit_s:g} s") from None
     except (RedisError, RedisClusterException) as e:
@@ -58,18 +61,17 @@ def _asked(config: RedisConfig, limit_s: float, ask: Callable[[Client], Awaitabl
 
 def risk(config: RedisConfig, limit_s: float) -> str:
     """What a crash of the server would lose; "" if nothing, or if it does not say. Raises `OSError`."""
-    found: list[str] = []
 
-    async def ask(redis: Client) -> None:
+    async def ask(redis: Client) -> str:
         try:
             facts = await redis.execute_command("INFO", "persistence")
         except NoPermissionError:
-            return
+            return ""
         if isinstance(facts, dict) and facts.get("aof_enabled") == 0:
-            found.append("appendonly is off: a crash of the server loses entries that were delivered to it")
+            return "appendonly is off: a crash of the server loses entries that were delivered to it"
+        return ""
 
-    _asked(config, limit_s, ask)
-    return "".join(found)
+    return _asked(config, limit_s, ask)
 
 
 MOST_COUNTED = 10_000
@@ -80,19 +82,18 @@ LATELY_MS = 5_000
 def group_contents(config: RedisConfig, stream: str, group: str, limit_s: float) -> tuple[int, str]:
     """How many entries wait for a group, with those that are not acknowledged (at most, if there are many and the
     server does not tell), and the consumers that read lately. Raises `OSError` with the reason."""
-    found = [(0, "")]
 
-    async def ask(redis: Client) -> None:
+    async def ask(redis: Client) -> tuple[int, str]:
         try:
             groups = [pairs(each) for each in await redis.execute_command("XINFO GROUPS", stream)]
             consumers = [pairs(each) for each in await redis.execute_command("XINFO CONSUMERS", stream, group)]
         except ResponseError as e:
             if "no such key" in str(e) or "NOGROUP" in str(e):
-                return
+                return 0, ""
             raise
         facts = next((each for each in groups if each[b"name"] == group.encode()), None)
         if facts is None:
-            return
+            return 0, ""
         lag = facts.get(b"lag")
         if lag is None:  # before Redis 7, or the group began in the middle
             last = facts[b"last-delivered-id"].decode()
@@ -100,10 +101,9 @@ def group_contents(config: RedisConfig, stream: str, group: str, limit_s: float)
             lag = len(after) if len(after) < MOST_COUNTED else int(await redis.execute_command("XLEN", stream))
         waiting = int(lag) + int(facts[b"pending"])
         names = sorted(each[b"name"].decode(errors="replace") for each in consumers if each[b"idle"] < LATELY_MS)
-        found.append((waiting, f"consumer {', '.join(names)}" if names else ""))
+        return waiting, f"consumer {', '.join(names)}" if names else ""
 
-    _asked(config, limit_s, ask)
-    return found[-1]
+    return _asked(config, limit_s, ask)
 
 
 def destroy_group(config: RedisConfig, stream: str, group: str, limit_s: float) -> None:

@@ -11,6 +11,9 @@ from ..client import Partition
 from ..client_config import KafkaConfig
 from .topic_ids import TopicIds, Topics
 
+EARLIEST, LATEST = -2, -1
+"""In place of a timestamp: the beginning of a partition, and its last stable offset."""
+
 Ended = Callable[[BaseException | None], None]
 Outgoing = tuple[TopicPartition, Any, Ended]
 """A partition, a filled builder of aiokafka's, and the function that takes the outcome of this batch."""
@@ -47,7 +50,7 @@ class AdminRequests(Protocol):
 
     async def offsets(self, partitions: Collection[Partition], time: int) -> dict[Partition, int]:
         """The first offset with this timestamp (Unix milliseconds) or a later one of each partition, -1 if there is
-        none; -2 is the beginning, and -1 the last stable offset."""
+        none; `time` may also be `EARLIEST` or `LATEST`."""
 
     async def groups(self) -> list[str]:
         """The names of all consumer groups, sorted."""

@@ -13,11 +13,10 @@ from aiokafka.structs import TopicPartition
 from ..client import GroupActive, KafkaFault, Partition
 from ..client_config import KafkaConfig
 from .closing import closed
+from .needs import EARLIEST, LATEST
 from .options import client_options
 from .topic_ids import Topics
 
-_EARLIEST = -2
-_LATEST = -1
 _MEMBERS = (
     errors.CommitFailedError,
     errors.UnknownMemberIdError,
@@ -64,9 +63,9 @@ class PublicRequests:
             self._reader = self._consumer()
             await self._reader.start()
         asked = [TopicPartition(*name) for name in partitions]
-        if time == _EARLIEST:
+        if time == EARLIEST:
             found = await self._reader.beginning_offsets(asked)
-        elif time == _LATEST:
+        elif time == LATEST:
             found = await self._reader.end_offsets(asked)
         else:
             times = await self._reader.offsets_for_times(dict.fromkeys(asked, time))
