@@ -35,16 +35,11 @@ class Played:
     built: Built
 
 
-def staged(config: GatewayConfig, registry: Registry, stage: Stage) -> Built:
-    """A config's gateway without anything outside the process: no network, no files, no observers."""
-    return build_with(config, StagedRegistry(registry, stage), stage.clock)
-
-
 def play(config: GatewayConfig, registry: Registry, scenario: ScenarioConfig, folder: Path) -> Played:
     """Runs a scenario to its end. Its files are relative to `folder`. Raises `StartError` if the config can't be built,
     and `ScenarioError`."""
     stage = Stage(scenario)
-    built = staged(config, registry, stage)
+    built = build_with(config, StagedRegistry(registry, stage), stage.clock)
     for trigger in built.triggers.values():
         trigger.attach()
     for subscription in subscriptions(built):
