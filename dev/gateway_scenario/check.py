@@ -10,6 +10,7 @@ from typing import Any
 from gateway_core.contract.config_model import GatewayConfig
 from gateway_core.contract.event import Event
 from gateway_core.contract.faults import near
+from gateway_core.contract.topology import BridgeView, TriggerView
 
 from .compare import differences, sent_differences, shown
 from .model import DeliveryExpectConfig, EventConfig, ExpectConfig, RefusedConfig, ScenarioConfig, SentConfig
@@ -145,8 +146,8 @@ def _delivery(expect: DeliveryExpectConfig, key: Key, played: Played) -> Iterato
 
 def _blocked(key: Key, played: Played) -> bool:
     kind, name = key
-    owner: Any = played.built.bridges[name].bridge if kind == "bridge" else played.built.triggers[name]
-    return getattr(getattr(owner, "subscription", None), "blocked", False)
+    owner: BridgeView | TriggerView = played.built.bridges[name] if kind == "bridge" else played.built.triggers[name]
+    return owner.delivery is not None and owner.delivery.blocked
 
 
 def _waits(expected: list[float | tuple[float, float]] | None, deliveries: list[DeliveryRecord]) -> Iterator[Failure]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,8 +14,6 @@ from gateway_core.contract.capabilities import Reading
 from gateway_core.contract.config_model import GatewayConfig
 from gateway_core.contract.errors import Refused
 from gateway_core.contract.event import Event, Message
-from gateway_core.delivery import Subscription
-from gateway_core.pipeline.broker import Trigger
 from gateway_core.runtime.build import Built
 
 from .inputs import messages
@@ -35,19 +32,14 @@ class Played:
     built: Built
 
 
-def staged(config: GatewayConfig, registry: Registry, stage: Stage) -> Built:
-    """A config's gateway without anything outside the process: no network, no files, no observers."""
-    return build_with(config, StagedRegistry(registry, stage), stage.clock)
-
-
 def play(config: GatewayConfig, registry: Registry, scenario: ScenarioConfig, folder: Path) -> Played:
     """Runs a scenario to its end. Its files are relative to `folder`. Raises `StartError` if the config can't be built,
     and `ScenarioError`."""
     stage = Stage(scenario)
-    built = staged(config, registry, stage)
+    built = build_with(config, StagedRegistry(registry, stage), stage.clock)
     for trigger in built.triggers.values():
         trigger.attach()
-    for subscription in subscriptions(built):
+    for subscription in built.subscriptions():
         subscription.draw = lambda: scenario.jitter
     number = 1
     for send in scenario.events:
@@ -60,15 +52,6 @@ def play(config: GatewayConfig, registry: Registry, scenario: ScenarioConfig, fo
     if stage.fault:
         raise ScenarioError(stage.fault)
     return Played(stage, built)
-
-
-def subscriptions(built: Built) -> Iterator[Subscription]:
-    """All subscriptions of a gateway."""
-    for trigger in built.triggers.values():
-        if isinstance(trigger, Trigger):
-            yield trigger.subscription
-    for bridged in built.bridges.values():
-        yield bridged.bridge.subscription
 
 
 def _run(stage: Stage, until_s: float | None) -> None:

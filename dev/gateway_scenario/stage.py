@@ -37,7 +37,7 @@ class Script:
 class Stage:
     """State shared by all test doubles of one scenario."""
 
-    def __init__(self, scenario: ScenarioConfig | None = None) -> None:
+    def __init__(self, scenario: ScenarioConfig) -> None:
         self.clock = FakeClock()
         self.histories: list[EventHistory] = []
         self.dead_letters: list[Event] = []  # in order
@@ -59,11 +59,8 @@ class Stage:
         """The responses of a trigger's or bridge's sink, or of a dead letter sink, by its owner."""
         found = self._scripts.get((dead_letter, name))
         if found is None:
-            answers: list[AnswerConfig] = []
-            if self._scenario is not None:
-                section = self._scenario.dead_letters if dead_letter else self._scenario.answers
-                answers = section.get(name, [])
-            found = self._scripts[dead_letter, name] = Script(answers)
+            section = self._scenario.dead_letters if dead_letter else self._scenario.answers
+            found = self._scripts[dead_letter, name] = Script(section.get(name, []))
         return found
 
     # -- the record ---------------------------------------------------------------------------------------------------

@@ -13,6 +13,7 @@ from gateway_api.discovery import announce, listen, socket_path, withdraw
 from gateway_api.routes import Route, ServiceRoutes
 from gateway_api.tokens import Tokens
 from gateway_audit_log.log import audit_log
+from gateway_serving.slices import finished
 from gateway_serving.unexpected import log_unexpected
 
 from gateway_core.contract.component import BuildContext
@@ -30,7 +31,6 @@ from .operators_config import SECTION as OPERATORS
 from .own_metrics import declared
 from .permits import permits_of
 from .server import Admin
-from .status_in_steps import status_in_slices
 from .stored import NOT_ALLOWED, stored_faults
 
 if TYPE_CHECKING:
@@ -152,7 +152,7 @@ class AdminService(RunningService):
     def _made(self) -> Admin:
         gateway, settings, routes = self.gateway, self.gateway.settings, ServiceRoutes(self.gateway)
         return Admin(
-            lambda: status_in_slices(gateway),
+            lambda: finished(gateway.status_in_steps()),
             lambda: gateway.ready,
             started=lambda: gateway.started,
             with_metrics=settings.metrics,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from anyio.abc import TaskGroup
-from gateway_admin.status_in_steps import status_in_slices
+from gateway_serving.slices import finished
 
 from gateway_core.contract.services import GatewayView
 
@@ -21,7 +21,7 @@ class ConsoleParts:
 
     def __init__(self, gateway: GatewayView) -> None:
         self._gateway = gateway
-        self._sampler = Sampler(gateway.status, lambda: status_in_slices(gateway))
+        self._sampler = Sampler(gateway.status, lambda: finished(gateway.status_in_steps()))
         self._lookout = Lookout(gateway)
         self._recorder = Recorder(gateway)
         self._recording = Recording(gateway, self._sampler, self._recorder)

@@ -15,8 +15,8 @@ from typing import Any
 
 import anyio
 from anyio import to_thread
-from gateway_admin.status_in_steps import in_slices
 from gateway_inspect.rates import between, failed
+from gateway_serving.slices import finished
 from msgspec.structs import replace
 
 from gateway_core.contract.status import DeliveryStatus, GatewayStatus
@@ -100,7 +100,7 @@ class Sampler:
 
     async def _made(self) -> Sample:
         status = await self._sliced()
-        return Sample(time.monotonic(), status, await in_slices(_counts(status)))
+        return Sample(time.monotonic(), status, await finished(_counts(status)))
 
     async def ready(self) -> None:
         """A sample is there that is new enough for a page, and the rates that go with it."""

@@ -127,10 +127,9 @@ async def where_is(service: InspectContext, wanted: Wanted, owner: str, position
     mine = states_of(gateway.topology, owner, wanted.id, wanted.source, position)
     question = {"owner": owner, "id": wanted.id, "source": wanted.source, "position": position}
     found = merged([mine, *await gateway.peers.ask(service.name, question)])
-    files = _files(gateway)
     for state in found.values():
         if facts := state["given_up"]:
-            state["given_up"] = {**facts, "to": files.get(facts["to"], facts["to"])}
+            state["given_up"] = {**facts, "to": _files_of(gateway, facts["to"])}
     return found
 
 
@@ -178,17 +177,18 @@ def _former(
     dead_letters: list[tuple[str, Event]],
 ) -> Iterator[dict[str, Any]]:
     """Triggers that gave the event up and that the config does not have any more, or not at this broker."""
-    built = service.gateway.topology
-    brokers = {name: trigger.broker.name for name, trigger in built.triggers.items()}
+    triggers = service.gateway.topology.triggers
+
+    def is_there(name: str) -> bool:
+        return (trigger := triggers.get(name)) is not None and trigger.broker.name == owner
+
     letters: dict[str, list[Event]] = {}
     for name, letter in dead_letters:
         of = letter.attributes.get("tidegatebroker")  # of an earlier version without, only the place in the log tells
         here = of == owner or (of is None and position and letter.position == position)
-        if here and (not position or letter.position in (0, position)) and brokers.get(name) != owner:
+        if here and (not position or letter.position in (0, position)) and not is_there(name):
             letters.setdefault(name, []).append(letter)
-    for name in sorted({*letters, *given_up}):
-        if brokers.get(name) == owner:
-            continue
+    for name in sorted(name for name in {*letters, *given_up} if not is_there(name)):
         facts: dict[str, Any] = {"delivery_state": None, "held": None, "failures": [], "given_up": None}
         state = state_of({}, facts, _dead_letter(letters.get(name, [])), given_up_facts(given_up.get(name)), True)
         text = f"{state['text']}; the broker no longer has this trigger"
@@ -205,9 +205,8 @@ async def _given_up(service: InspectContext, owner: str, position: int) -> Mappi
     if not position or broker is None or not isinstance(broker.channel, TellsGivenUp):
         return {}
     try:
-        files = _files(service.gateway)
         found = await broker.channel.given_up(position)
-        return {name: replace(each, to=files.get(each.to, each.to)) for name, each in found.items()}
+        return {name: replace(each, to=_files_of(service.gateway, each.to)) for name, each in found.items()}
     except (StorageError, sqlite3.Error):  # it can't be read now
         return {}
 
@@ -271,18 +270,13 @@ def _stores(gateway: GatewayView) -> Iterator[DeadLetterStore]:
             yield sink
 
 
-def _files(gateway: GatewayView) -> dict[str, str]:
-    """For each address of dead letters that is no file itself, since every worker writes one: those files."""
-    found = {}
+def _files_of(gateway: GatewayView, address: str) -> str:
+    """An address of dead letters; if it is no file itself, since every worker writes one, those files."""
     for store in _stores(gateway):
-        address = getattr(store, "address", "")
-        if (
-            isinstance(store, _OfFiles)
-            and (files := [file.as_uri() for file in store.files()])
-            and address not in files
-        ):
-            found[address] = " or ".join(files)
-    return found
+        if getattr(store, "address", "") == address and isinstance(store, _OfFiles):
+            files = [file.as_uri() for file in store.files()]
+            return address if address in files else " or ".join(files) or address
+    return address
 
 
 @runtime_checkable

@@ -135,6 +135,6 @@ def joined(one: SeenEvents, two: SeenEvents) -> SeenEvents:
 
 
 def read(answer: Any) -> SeenEvents:
-    """What another worker answered (`Seen` as JSON values)."""
+    """What another worker answered (`SeenEvents` as JSON values)."""
     counts, samples, others = answer
     return SeenEvents([tuple(each) for each in counts], [tuple(each) for each in samples], others)

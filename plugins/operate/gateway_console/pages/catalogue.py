@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable
 from typing import Any
 from urllib.parse import urlencode
 
-from gateway_api.routes import JSON, YAML, Answer, Problem, Request, Route, Text
+from gateway_api.routes import JSON, YAML, Answer, Problem, Request, Route
 from gateway_api.shown import as_yaml
 from gateway_cloudevents import event_json
 from gateway_inspect.explain import explain
@@ -21,7 +20,7 @@ from ..context import Console
 from ..event_view import view
 from ..explained import without_values
 from ..live import live
-from ..page import HTML, ROOT, fragment, html, page, render, tell
+from ..page import ROOT, fragment, html, page, render
 from ..sparkline import sparkline
 
 _PATH = "/catalogue"
@@ -174,14 +173,10 @@ def routes(console: Console) -> list[Route]:
         live("/live/catalogue", list_parts, console.sampler, "Changes of the catalogue"),
         page(f"{_PATH}/type", show, "A type of events"),
         live("/live/catalogue/type", one_parts, console.sampler, "Changes of a type"),
-        _file(f"{_PATH}/asyncapi.json", as_json, "The catalogue as AsyncAPI, in JSON"),
-        _file(f"{_PATH}/asyncapi.yaml", yaml, "The catalogue as AsyncAPI, in YAML"),
-        _file(f"{_PATH}/schema.json", schema, "The schema of a type's data"),
+        page(f"{_PATH}/asyncapi.json", as_json, "The catalogue as AsyncAPI, in JSON"),
+        page(f"{_PATH}/asyncapi.yaml", yaml, "The catalogue as AsyncAPI, in YAML"),
+        page(f"{_PATH}/schema.json", schema, "The schema of a type's data"),
     ]
-
-
-def _file(path: str, handler: Callable[[Request], Any], summary: str) -> Route:
-    return Route("GET", f"{ROOT}{path}", handler, summary, {200: Text(HTML)}, role="viewer", tell=tell, described=False)
 
 
 def _download(text: str, media: str, name: str) -> Answer:

@@ -10,9 +10,9 @@ from typing import Any
 from anyio import to_thread
 from gateway_admin.context import control_of
 from gateway_admin.generations import RUNNING
-from gateway_admin.status_in_steps import status_of
 from gateway_api.routes import Answer, Request, Route
 from gateway_api.shown import as_yaml, shown
+from gateway_serving.slices import at_once
 
 from gateway_core.contract.config_model import GatewayConfig
 from gateway_core.contract.errors import ConfigError, Fault
@@ -100,7 +100,7 @@ def routes(console: Console) -> list[Route]:
         service = reloader()
         values = {
             "title": "Config",
-            "config": status_of(gateway, ()).config,
+            "config": at_once(gateway.status_in_steps(())).config,
             "files": service.loaded.files if service is not None and service.loaded is not None else [],
             "warnings": service.loaded.warnings if service is not None and service.loaded is not None else [],
             "failed": [(".".join(map(str, place)), why) for place, why in gateway.failed.items()],
