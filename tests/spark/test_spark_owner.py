@@ -96,9 +96,12 @@ def test_a_take_over_that_fails_before_its_first_batch_begins_again(queries: Que
 
 
 @formats
-def test_a_query_stops_at_its_next_batch_once_another_has_its_table(queries: Queries, format: str) -> None:
-    old = queries.job("old", format=format)
-    new = replace(queries.job("new", format=format), adopt=True)
+@pytest.mark.parametrize("schema", [{"*": "n INT"}, {}], ids=["with a schema", "without"])
+def test_a_query_stops_at_its_next_batch_once_another_has_its_table(
+    queries: Queries, format: str, schema: dict[str, str]
+) -> None:
+    old = queries.job("old", format=format, data_schema=schema)
+    new = replace(queries.job("new", format=format, data_schema=schema), adopt=True)
     queries.send('{"n": 1}')
     running = queries.make(old)
     running.start()

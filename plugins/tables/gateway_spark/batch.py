@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import reduce
@@ -26,7 +26,7 @@ from .tables.mark import Mark
 from .targets import targets_of
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame, SparkSession
 
 Rejected = list[tuple[str, "DataFrame"]]
 """Locations of quarantine tables, and rows for them."""
@@ -96,9 +96,8 @@ class Batches:
             self._learn({ALL: sample(events)}, number, schemas, events)
         job = self._job
         if good and job.late_s is None and schemas.of(ALL) is None:
-            table = self._tables.at(job, events.sparkSession, job.table)
             rows = known_good(shaped(self._lacking(events, job.table), job))
-            if table.write(rows, number, {}, self._mark) is not None:
+            if self._put(rows, number, job.table, {}, self._mark) is not None:
                 return []
             # the table already has the batch, but the quarantine table may lack rows of it
         return self._append(events, number, ALL, job.table, schemas)
@@ -158,16 +157,23 @@ class Batches:
         mark = self._mark
         if name and mark.owner is not None:
             mark = replace(mark, owner=replace(mark.owner, type=event_type))
-        table = self._tables.at(job, events.sparkSession, location)
-        if location in self._claim.taken:
-            _check_unmoved(table, *self._claim.taken[location])
-        found = table.write(rows, number, measures, mark)
-        self._claim.taken.pop(location, None)
+        found = self._put(rows, number, location, measures, mark)
         if found is not None:
             self._count(number, found["rows"])
         if found is not None and not found["bad"] and lacking is events:
             return []
         return [(quarantine_of(job.table, job.quarantine, name), rejected(events, job, of))]
+
+    def _put(
+        self, rows: DataFrame, number: int, location: str, measures: Mapping[str, Column], mark: Mark
+    ) -> dict[str, int] | None:
+        """Writes to a table that has an owner; see `Table.write`."""
+        table = self._tables.at(self._job, rows.sparkSession, location)
+        if location in self._claim.taken:
+            _check_unmoved(table, *self._claim.taken[location])
+        found = table.write(rows, number, measures, mark)
+        self._claim.taken.pop(location, None)
+        return found
 
     def _lacking(self, events: DataFrame, location: str) -> DataFrame:
         """The events that a table lacks: all, unless it had some of them before this query began."""
