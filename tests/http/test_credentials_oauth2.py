@@ -403,11 +403,11 @@ async def test_an_endpoint_that_is_silent(kit: Any, client: str, stops: bool) ->
 
 
 @pytest.mark.spec("OC-05")
+@pytest.mark.usefixtures("real_time")
 async def test_a_token_is_sent_until_it_ends_while_the_endpoint_is_away(
     kit: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(oauth2, "RENEWED_AT", 0.0)
-    monkeypatch.setattr(oauth2, "UNUSED_AT", 0.5)
+    monkeypatch.setattr(oauth2, "RENEWED_AT", 0.6)  # a second after the grant, when another request may be made
     asked = 0
 
     def once(request: Received) -> Answer:
@@ -421,7 +421,10 @@ async def test_a_token_is_sent_until_it_ends_while_the_endpoint_is_away(
             while (outcome := await kit.send(sink)).delivered:  # noqa: ASYNC110
                 await anyio.sleep(0.05)
             assert outcome.local
-            assert len(endpoint.requests) > 1
+            with anyio.fail_after(30):
+                while len(endpoint.requests) == 1:  # an event asks again, if the renewal was late
+                    assert (await kit.send(sink)).local
+                    await anyio.sleep(0.05)
         assert set(sent(subscriber)) == {"only"}
 
 

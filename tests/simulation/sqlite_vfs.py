@@ -206,17 +206,21 @@ class _Table:
 
 
 class _Open:
-    __slots__ = ("address", "file", "native", "table", "watcher")
+    __slots__ = ("_memory", "closed", "file", "native", "table", "watcher")
 
     def __init__(self, address: int, file: WatchedFile, table: _Table, watcher: Watcher) -> None:
-        self.address = address
+        self.closed = False
+        """SQLite may have given its memory to another."""
+        self._memory = _File.from_address(address)
         self.file = file
         self.table = table
         self.native = table.native
         self.watcher = watcher
 
     def use(self, methods: _Methods) -> None:
-        _File.from_address(self.address).pMethods = ctypes.addressof(methods)
+        address = ctypes.addressof(methods)
+        if not self.closed:  # and no call here, in which a thread or the collection of garbage could close it
+            self._memory.pMethods = address
 
 
 class Shim:
@@ -258,20 +262,24 @@ class Shim:
 
     def watch_reads(self, watcher: Watcher) -> None:
         """`watches_reads` has changed."""
-        for open_file in self._open.values():
+        for open_file in self._all():
             if open_file.watcher is watcher:
                 open_file.use(open_file.table.reads if watcher.watches_reads else open_file.table.watched)
 
     def kill(self, watcher: Watcher, owner: object = None) -> None:
         """The process that has these files open is dead: whatever it still does to them fails. With an `owner`, those
         that it has opened."""
-        for open_file in self._open.values():
+        for open_file in self._all():
             if open_file.watcher is watcher and owner in (None, open_file.file.owner):
                 open_file.use(open_file.table.dead)
 
+    def _all(self) -> list[_Open]:
+        """Those that are open now. Threads, and garbage that is collected, close some while one goes through them."""
+        return list(self._open.values())
+
     def leave(self) -> None:
         """Python is about to end: nothing of it is called any more, even by files that stay open."""
-        for open_file in self._open.values():
+        for open_file in self._all():
             open_file.use(open_file.table.own)
         if self._watchers:
             self._restore()
@@ -354,6 +362,7 @@ class Shim:
     def _xClose(self, file: int) -> int:
         try:
             known = self._open.pop(file)
+            known.closed = True
             code = int(known.native["xClose"](file))
             known.file.closed()
             return code

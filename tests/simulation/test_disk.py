@@ -5,6 +5,8 @@ from __future__ import annotations
 import errno
 import os
 import sqlite3
+import sys
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, suppress
 from pathlib import Path
 from random import Random
@@ -152,6 +154,30 @@ def test_a_replaced_file_is_the_old_or_the_new_one_at_every_step(tmp_path: Path)
             if returned:
                 break
     assert steps == 6, "create, write, sync, rename, sync of the folder"
+
+
+@pytest.mark.slow
+def test_threads_may_open_and_close_files_while_others_are_killed(tmp_path: Path) -> None:
+    """And while faults of reads come and go."""
+    interval = sys.getswitchinterval()
+    with Disk(tmp_path / "d", Random(1)) as disk, ThreadPoolExecutor(3) as threads:
+        opened(disk.folder).close()
+
+        def use() -> None:
+            for _ in range(40):
+                with closing(sqlite3.connect(disk.folder / "x.db")) as connection:
+                    assert connection.execute("SELECT count(*) FROM t").fetchall() == [(0,)]
+
+        sys.setswitchinterval(1e-6)
+        try:
+            used = [threads.submit(use) for _ in range(3)]
+            while not all(one.done() for one in used):
+                sqlite_vfs.shim().kill(disk, "another process")
+                disk.heal(disk.fail("read", names="another file"))
+            for one in used:
+                one.result()
+        finally:
+            sys.setswitchinterval(interval)
 
 
 def test_equal_seeds_make_equal_disks(tmp_path: Path) -> None:
