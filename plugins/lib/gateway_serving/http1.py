@@ -43,7 +43,7 @@ class Http1Connection(asyncio.Protocol):
         self._since = server.now  # when the connection became idle, or the head or body began
         self._head_bytes = 0
         self._lines = StrictLines()
-        self._behind_head = b""  # data that came with the end of the head
+        self._behind_head = b""  # data that came with the end of the head, until the head is read
         self._chunked = False
         self._deaf = self._eof = self._lingers = self._paused = self._held_back = False
         self._writable = asyncio.Event()
@@ -188,8 +188,9 @@ class Http1Connection(asyncio.Protocol):
             "uid": self._uid() if peer is None else None,
         }
         self._chunked = any(name == b"transfer-encoding" for name, _ in headers)
+        behind, self._behind_head = self._behind_head, b""
         if self._chunked:
-            self._lines.chunks(self._behind_head)
+            self._lines.chunks(behind)
         self._since = self._server.now
         self._exchange = Exchange(scope)
         self._server.run(self, self._exchange)
