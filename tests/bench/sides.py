@@ -118,7 +118,7 @@ class Floor:
 
 
 def _declare(tree: Path, described: Path, name: str) -> None:
-    """Declares the plugins of a distribution of the tree. It hides the installed one of that name, also if the tree has
+    """Declares the plugins of a distribution of the tree. It hides the installed one of that name, even if the tree has
     no such distribution: earlier ones had all plugins in one."""
     project = tomllib.loads(described.read_text())["project"] if described.exists() else {}
     version = project.get("version", "0")
