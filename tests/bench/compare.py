@@ -6,8 +6,8 @@
 
 Every measurement has a process of its own, warmed up before; both sides take turns at going first. Ratios are those of
 a round, this tree divided by the other; the median is shown with its range: below 1 this tree costs less. Machines are
-noisy: look at ratios, not at the figures beside them. Go has no log; its HTTP to Kafka stands in for HTTP to log, and
-its Kafka to HTTP for log to HTTP.
+noisy: look at ratios, not at the figures beside them. Go has no log and no bridge from HTTP to HTTP; its HTTP to Kafka
+stands in for HTTP to log and to HTTP, and its Kafka to HTTP for log to HTTP.
 """
 
 from __future__ import annotations
@@ -62,8 +62,9 @@ class Bench:
             found[f"HTTP to Kafka, {name}"] = lambda s, m=mode: self._into(s, mode=m)
         found["HTTP to Kafka, 1,000/s"] = lambda s: self._into(s, mode="binary", rate=1000)
         found["Kafka to HTTP"] = self._out
-        found["HTTP to log, binary"] = lambda s: self._into(s, log=True, mode="binary")
-        found["HTTP to log, batch of 100"] = lambda s: self._into(s, log=True, mode="batch")
+        found["HTTP to HTTP"] = lambda s: self._into(s, "http", mode="binary")
+        found["HTTP to log, binary"] = lambda s: self._into(s, "log", mode="binary")
+        found["HTTP to log, batch of 100"] = lambda s: self._into(s, "log", mode="batch")
         found["log to HTTP"] = self._out_of_log
         return found
 
@@ -71,9 +72,11 @@ class Bench:
         self._number += 1
         return self._folder / f"run-{self._number}"
 
-    def _into(self, side: Side, *, log: bool = False, **options: Any) -> dict[str, Any]:
-        if log and isinstance(side, Gateway):
+    def _into(self, side: Side, to: str = "kafka", **options: Any) -> dict[str, Any]:
+        if to == "log" and isinstance(side, Gateway):
             started: Started = side.into_log(self._place())
+        elif to == "http" and isinstance(side, Gateway):
+            started = side.into_http(self._place(), self._subscriber.url)
         else:
             started = side.into_kafka(self._place(), self._broker.bootstrap, "into")
         try:
@@ -145,7 +148,9 @@ def main() -> None:
     parser.add_argument(
         "--events", type=int, default=200_000, help="how many are delivered, where delivery is measured"
     )
-    parser.add_argument("--only", default="", help="only cases whose name holds this text")
+    parser.add_argument(
+        "--only", default=[""], nargs="+", metavar="TEXT", help="only cases whose name holds one of these texts"
+    )
     parser.add_argument("--json", default="compare.json")
     a = parser.parse_args()
     console = Console() if sys.stdout.isatty() else Console(width=150)
@@ -166,10 +171,10 @@ def main() -> None:
 Runs = dict[str, list[tuple[dict[str, Any], dict[str, Any]]]]
 
 
-def _rounds(bench: Bench, sides: tuple[Side, Side], rounds: int, only: str, console: Console) -> Runs:
-    cases = {name: case for name, case in bench.cases().items() if only in name}
+def _rounds(bench: Bench, sides: tuple[Side, Side], rounds: int, only: list[str], console: Console) -> Runs:
+    cases = {name: case for name, case in bench.cases().items() if any(text in name for text in only)}
     if not cases:
-        raise SystemExit(f"No case has {only!r} in its name; there are: {', '.join(bench.cases())}.")
+        raise SystemExit(f"No case has {' or '.join(only)} in its name; there are: {', '.join(bench.cases())}.")
     runs: Runs = {name: [] for name in cases}
     for number in range(rounds):
         for name, case in cases.items():

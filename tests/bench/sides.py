@@ -20,6 +20,7 @@ from measure import HERE, Program
 ROOT = HERE.parent.parent
 INTO_KAFKA = 'bridges: {b: {source: {http: {listen: "127.0.0.1:0"}}, sink: {kafka: {bootstrap: "%s", topic: %s}}}}\n'
 OUT_OF_KAFKA = 'bridges: {b: {source: {kafka: {bootstrap: "%s", topic: %s, group: %s, start: earliest}}, sink: "%s"}}\n'
+INTO_HTTP = 'bridges: {b: {source: {http: {listen: "127.0.0.1:0"}}, sink: "%s"}}\n'
 INTO_LOG = 'brokers: {default: {ingress: [http: {listen: "127.0.0.1:0"}]}}\n'
 TRIGGER = 'triggers: {all: {subscriber: "%s"}}\n'
 
@@ -77,14 +78,19 @@ class Gateway:
     def out_of_kafka(self, folder: Path, bootstrap: str, topic: str, group: str, url: str) -> Started:
         return self.started(folder, OUT_OF_KAFKA % (bootstrap, topic, group, url))
 
+    def into_http(self, folder: Path, url: str) -> Started:
+        """HTTP into a subscriber, by a bridge."""
+        return self.started(folder, INTO_HTTP % url, "b")
+
     def into_log(self, folder: Path, subscriber: str = "") -> _Gateway:
         """HTTP into the log, with a trigger if there is a subscriber."""
         return self.started(folder, INTO_LOG + (TRIGGER % subscriber if subscriber else ""), "default")
 
 
 def _import_path(tree: Path) -> list[Path]:
-    """Where a revision keeps its packages; earlier ones had them all in `plugins`."""
-    return [tree / "entry-points", tree, tree / "plugins", *sorted((tree / "plugins").iterdir()), tree / "dev"]
+    """Where a revision keeps its packages: in groups of `plugins`; earlier ones had them all in `plugins`."""
+    groups = [folder for folder in sorted((tree / "plugins").iterdir()) if not (folder / "__init__.py").exists()]
+    return [tree / "entry-points", tree, tree / "plugins", *groups, tree / "dev"]
 
 
 class Floor:
@@ -111,6 +117,22 @@ class Floor:
         return Program([self._program, "sink"], tells=True)
 
 
+def _declare(tree: Path, described: Path, name: str) -> None:
+    """Declares the plugins of a distribution of the tree. It hides the installed one of that name, even if the tree has
+    no such distribution: earlier ones had all plugins in one."""
+    project = tomllib.loads(described.read_text())["project"] if described.exists() else {}
+    version = project.get("version", "0")
+    found = tree / "entry-points" / f"{name.replace('-', '_')}-{version}.dist-info"
+    found.mkdir(parents=True)
+    (found / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
+    lines = [
+        line
+        for group, names in project.get("entry-points", {}).items()
+        for line in (f"[{group}]", *(f"{key} = {place}" for key, place in names.items()))
+    ]
+    (found / "entry_points.txt").write_text("\n".join(lines) + "\n")
+
+
 def revision(rev: str, folder: Path) -> Gateway:
     """The gateway of another commit, in a tree below this folder. It runs with what is installed for this one."""
     tree = folder / "tree"
@@ -122,16 +144,8 @@ def revision(rev: str, folder: Path) -> Gateway:
     tree.mkdir()
     archive = subprocess.run(["git", "archive", commit.stdout.strip()], cwd=ROOT, check=True, capture_output=True)
     subprocess.run(["tar", "-x", "-C", str(tree)], input=archive.stdout, check=True)
-    project = tomllib.loads((tree / "pyproject.toml").read_text())["project"]
-    found = tree / "entry-points" / f"{project['name']}-{project['version']}.dist-info"
-    found.mkdir(parents=True)
-    (found / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {project['name']}\nVersion: {project['version']}\n")
-    lines = [
-        line
-        for group, names in project["entry-points"].items()
-        for line in (f"[{group}]", *(f"{name} = {place}" for name, place in names.items()))
-    ]
-    (found / "entry_points.txt").write_text("\n".join(lines) + "\n")
+    _declare(tree, tree / "pyproject.toml", "tidegate")
+    _declare(tree, tree / "dev" / "pyproject.toml", "tidegate-dev")
     return Gateway(commit.stdout.strip(), tree=tree)
 
 

@@ -9,12 +9,14 @@ import re
 import socket
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
+from pathlib import Path
 from typing import Any
 
 import anyio
 import pytest
 from gateway_serving.asgi import App, AsgiServer, Receive, Scope, Send, listening, read_body, respond
 from gateway_serving.limits import ListenerLimits
+from gateway_testing.suites import Kit, MemoryIntake
 
 from tests.twins import twins
 
@@ -117,15 +119,43 @@ REFUSED = {
     "many headers": (b"GET / HTTP/1.1\r\nHost: x\r\n" + b"a: b\r\n" * 300 + b"\r\n" + SMUGGLED[5:], 431),
     "long head": (b"GET / HTTP/1.1\r\nHost: x\r\na: " + b"b" * 70_000 + b"\r\n\r\n" + SMUGGLED[5:], 431),
     "expectation": (b"GET / HTTP/1.1\r\nHost: x\r\nExpect: more\r\n\r\n" + SMUGGLED[5:], 417),
+    "long method": (b"G" * 70_000 + b" / HTTP/1.1\r\nHost: x\r\n\r\n" + SMUGGLED[5:], 431),
+    "LF after the first line": (b"GET / HTTP/1.1\nHost: x\r\n\r\n" + SMUGGLED[5:], 400),
+    "LF after a header": (b"GET / HTTP/1.1\r\nHost: x\nA: b\r\n\r\n" + SMUGGLED[5:], 400),
+    "LF after the head": (b"GET / HTTP/1.1\r\nHost: x\r\n\n" + SMUGGLED[5:], 400),
+    "LF everywhere": (b"GET / HTTP/1.1\nHost: x\n\n" + SMUGGLED[5:].replace(b"\r", b""), 400),
+    "CR in a header": (b"GET / HTTP/1.1\r\nHost: x\r\nA: b\rc\r\n\r\n" + SMUGGLED[5:], 400),
+    "control character": (b"GET / HTTP/1.1\r\nHost: x\r\nA: b\x01c\r\n\r\n" + SMUGGLED[5:], 400),
+    "folded header": (b"GET / HTTP/1.1\r\nHost: x\r\nA: b\r\n c\r\n\r\n" + SMUGGLED[5:], 400),
+    "folded coding": (b"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding:\r\n chunked\r\n\r\n" + SMUGGLED, 400),
+}
+CHUNKS = {
+    "blank behind the size": b"2 \r\nhi\r\n" + SMUGGLED,
+    "CR in an extension": b"2;x\r0\r\nhi\r\n" + SMUGGLED,
+    "LF after an extension": b"2;x\nhi\r\n" + SMUGGLED,
+    "NUL in an extension": b"2;x=\x00\r\nhi\r\n" + SMUGGLED,
+    "open quotes": b'2;x="\r\nhi\r\n' + SMUGGLED,
+    "LF after a size": b"2\nhi\r\n" + SMUGGLED,
+    "LF after the last size": b"0\n\r\n" + SMUGGLED[5:],
+    "LF after the last chunk": b"0\r\n\n" + SMUGGLED[5:],
+    "LF after a trailer": b"0\r\nA: b\n\r\n" + SMUGGLED[5:],
+    "folded trailer": b"0\r\nA: b\r\n c\r\n\r\n" + SMUGGLED[5:],
+}
+REFUSED |= {
+    name: (b"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n" + body, 400)
+    for name, body in CHUNKS.items()
 }
 
 
 @pytest.mark.spec("SAFE-10")
 @pytest.mark.parametrize(("raw", "status"), REFUSED.values(), ids=REFUSED.keys())
-async def test_what_can_be_read_in_two_ways_ends_the_connection(raw: bytes, status: int) -> None:
+@pytest.mark.parametrize("piecewise", [False, True], ids=["whole", "bytewise"])
+async def test_what_can_be_read_in_two_ways_ends_the_connection(raw: bytes, status: int, piecewise: bool) -> None:
     app = Echo()
     async with serving(app) as (_, port), connected(port) as client:
-        client[1].write(raw)
+        for part in [raw[i : i + 1] for i in range(len(raw))] if piecewise and len(raw) < 1000 else [raw]:
+            client[1].write(part)
+            await anyio.lowlevel.checkpoint()  # no drain: the server may have closed the connection
         got = await rest(client)
     assert got.startswith(b"HTTP/1.1 %d " % status)
     assert len(re.findall(rb"HTTP/1\.1 \d\d\d ", got)) == 1
@@ -149,6 +179,11 @@ TAKEN = {
         b"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n3;x=y\r\nabc\r\n0\r\nTrailer: x\r\n\r\n",
         b"POST / abc",
     ),
+    "chunks with all that they may have": (
+        b"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"
+        b'004;x = "a\\"; b"; y=\xe4\r\n\n\r\n \r\n000\r\nA: b\t\xe4\r\nC:\r\n\r\n',
+        b"POST / \n\r\n ",
+    ),
 }
 
 
@@ -170,6 +205,36 @@ async def test_a_head_that_begins_behind_a_request_has_its_time_limit() -> None:
         client[1].write(b"GET /a HTTP/1.1\r\nHost: x\r\n\r\nGET /b HT")
         assert (await answer(client)).startswith(b"HTTP/1.1 200 ")
         assert (await answer(client)).startswith(b"HTTP/1.1 408 ")
+
+
+@pytest.mark.spec("SAFE-10")
+@pytest.mark.parametrize("raw", [raw for raw, _ in REFUSED.values()], ids=REFUSED.keys())
+async def test_the_native_server_refuses_the_same(raw: bytes, tmp_path: Path) -> None:
+    source: Any = Kit(tmp_path).source("http", {"listen": "127.0.0.1:0", "codec": "cloudevents", "hosts": ["*"]})
+    intake = MemoryIntake()
+    async with anyio.create_task_group() as tasks:
+        await source.start(intake, tasks)
+        async with connected(int(source.address.rstrip("/").rpartition(":")[2])) as client:
+            client[1].write(raw)
+            got = await rest(client)
+        await source.stop()
+        tasks.cancel_scope.cancel()
+    assert len(re.findall(rb"HTTP/1\.1 4\d\d ", got)) == len(re.findall(rb"HTTP/1\.1 \d\d\d ", got)) == 1
+    assert intake.events == []
+
+
+@pytest.mark.spec("SAFE-10")
+async def test_a_request_behind_another_is_read_as_strictly_and_answered_in_its_turn() -> None:
+    app = Echo()
+    app.wait = anyio.Event()
+    one = b"POST /a HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nhi\r\n0\r\n\r\n"
+    async with serving(app) as (_, port), connected(port) as client:
+        client[1].write(one + one + b"GET /b HTTP/1.1\r\nHost: x\nA: b\r\n\r\n" + SMUGGLED[5:])
+        await until(lambda: app.asked == ["POST /a"])
+        app.wait.set()
+        got = await rest(client)
+    assert re.findall(rb"HTTP/1\.1 (\d\d\d) ", got) == [b"200", b"200", b"400"]
+    assert app.asked == ["POST /a", "POST /a"]
 
 
 BEHIND = {

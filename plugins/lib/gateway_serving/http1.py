@@ -21,6 +21,7 @@ import h11
 
 from .exchange import ClientDisconnected, ConnectionServer, Exchange
 from .refusal import RequestRefused, check_head, check_host, problem, reason_phrase
+from .strict import StrictLines
 from .unexpected import log_unexpected
 
 log = logging.getLogger("tidegate.server")
@@ -41,6 +42,9 @@ class Http1Connection(asyncio.Protocol):
         self._exchange: Exchange | None = None
         self._since = server.now  # when the connection became idle, or the head or body began
         self._head_bytes = 0
+        self._lines = StrictLines()
+        self._behind_head = b""  # data that came with the end of the head, until the head is read
+        self._chunked = False
         self._deaf = self._eof = self._lingers = self._paused = self._held_back = False
         self._writable = asyncio.Event()
         self._writable.set()
@@ -108,11 +112,20 @@ class Http1Connection(asyncio.Protocol):
             if not data:
                 return  # h11 would take it for the end
         try:
+            self._check_lines(data)
             self._h11.receive_data(data)
             self._head_bytes += len(data)
             self._read()
         except Exception as e:
             self._failed(e)
+
+    def _check_lines(self, data: bytes) -> None:
+        """Checks the data of the request that is being read. What is behind it is checked when its turn comes."""
+        exchange = self._exchange
+        if exchange is None:
+            self._behind_head = self._lines.head(data) or b""
+        elif self._chunked and not exchange.complete:
+            self._lines.chunks(data)
 
     def _idle(self) -> bool:
         return self._exchange is None and not self._head_bytes
@@ -174,6 +187,10 @@ class Http1Connection(asyncio.Protocol):
             "server": own,
             "uid": self._uid() if peer is None else None,
         }
+        self._chunked = any(name == b"transfer-encoding" for name, _ in headers)
+        behind, self._behind_head = self._behind_head, b""
+        if self._chunked:
+            self._lines.chunks(behind)
         self._since = self._server.now
         self._exchange = Exchange(scope)
         self._server.run(self, self._exchange)
@@ -268,8 +285,10 @@ class Http1Connection(asyncio.Protocol):
             self._h11.start_next_cycle()
         self._head_bytes = len(behind)  # limits also apply to a head that arrived with the previous request
         self._since = self._server.now
+        self._lines = StrictLines()
         self._steer_reading()
         try:
+            self._check_lines(behind)
             self._read()
         except Exception as e:
             self._failed(e)

@@ -30,7 +30,8 @@ def check_head(request: h11.Request, limits: ListenerLimits) -> None:
     names = [name for name, _ in headers]
     if len(names) > limits.max_headers:
         raise RequestRefused(431, f"More than {limits.max_headers} header fields.")
-    if len(request.target) + sum(len(name) + len(value) + 4 for name, value in headers) > limits.max_header_bytes:
+    line = len(request.method) + len(request.target)
+    if line + sum(len(name) + len(value) + 4 for name, value in headers) > limits.max_header_bytes:
         raise RequestRefused(
             431, f"The head is longer than {limits.max_header_bytes} bytes."
         )  # h11 counts what is incomplete
