@@ -119,6 +119,7 @@ def test_refusals_are_counted_and_explained(tidegate, tmp_path: Path) -> None:
     assert ran.err == "  2 x 400 Scripted: no type\n"
 
 
+@pytest.mark.slow
 def test_what_fails_for_now_is_tried_again(tidegate) -> None:
     with Subscriber([(503, {"retry-after": "0"}, b""), None, 202]) as s:
         ran = tidegate("send", s.url, "--type", "t")

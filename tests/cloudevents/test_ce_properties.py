@@ -193,6 +193,7 @@ def test_damaged_json_is_read_or_refused(make_codec: Any, event: Event, data: st
     _read_or_refused(codec, Message([(b"content-type", ONE)], damaged))
 
 
+@pytest.mark.slow
 @pytest.mark.spec("BR-15")
 @FEW
 @given(

@@ -86,6 +86,7 @@ def test_what_does_not_need_a_plugin_works_without_it(plugin: str, tmp_path: Pat
     assert codes.keys() == {"run", *(["check"] if checks else []), *(["send"] if sends else [])}
 
 
+@pytest.mark.slow
 def test_what_needs_a_plugin_goes_with_it() -> None:
     assert gone_with("console") == {"gateway_console"}
     assert {"gateway_console", "gateway_plugins"} <= gone_with("inspect")

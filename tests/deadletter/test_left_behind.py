@@ -83,6 +83,7 @@ FROM_DEFAULT = config("old"), "dead-letter/old.jsonl", config("old", "path: FOLD
 BOTH = config("old", "path: FOLDER/a.jsonl"), "FOLDER/a.jsonl", config("new"), " --broker new"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("before", "name", "after", "to"), [RENAMED, MOVED, TO_DEFAULT, FROM_DEFAULT, BOTH])
 def test_an_edit_that_leaves_dead_letters_behind_is_told_before_and_after(
     tmp_path: Path, before: str, name: str, after: str, to: str
@@ -115,6 +116,7 @@ def test_an_edit_that_leaves_dead_letters_behind_is_told_before_and_after(
     assert (code, text.count("2026-01-01"), "belongs to nothing" in text) == (0, 3, False)
 
 
+@pytest.mark.slow
 def test_only_who_names_dead_letters_removes_them(tmp_path: Path) -> None:
     file = tmp_path / "data" / "dead-letter" / "old.jsonl"
     ran(tmp_path, config("old"))
@@ -150,6 +152,7 @@ def test_what_an_earlier_version_has_left_is_found_without_a_note(tmp_path: Path
     assert (len(warned(tmp_path)), list(named(tmp_path))) == (1, ["dead-letter/gone.jsonl"])
 
 
+@pytest.mark.slow
 def test_a_move_takes_out_what_is_safe_elsewhere_and_nothing_else(tmp_path: Path) -> None:
     folder = tmp_path / "data" / "dead-letter"
     ran(tmp_path, config("new"))

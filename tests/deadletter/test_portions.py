@@ -24,6 +24,7 @@ def left(store: Store) -> set[str]:
     return {str(event.attributes["id"]) for _, event in store.entries()}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(20))
 def test_only_what_is_named_goes(tmp_path: Path, seed: int) -> None:
     """Others append, replace the file and remove lines between reading and removing."""

@@ -248,6 +248,7 @@ async def test_a_start_that_hangs_is_named_and_given_up(
     assert any("observers[0] (test) has not started yet" in r.getMessage() for r in caplog.records)
 
 
+@pytest.mark.slow
 @pytest.mark.spec("SAFE-32")
 @pytest.mark.parametrize("part", ["tap", "far", "letters", "observer"])
 @pytest.mark.parametrize("how", ["hangs", "raises", "is cancelled"])

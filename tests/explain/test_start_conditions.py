@@ -97,6 +97,7 @@ CASES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.spec("SAFE-96")
 @pytest.mark.parametrize("case", CASES)
 def test_check_refuses_what_run_refuses(case: str, tmp_path: Path) -> None:
@@ -170,6 +171,7 @@ WRITTEN: dict[str, tuple[Make, str, str, str]] = {
 """What is made, where; the path in the config; what is said."""
 
 
+@pytest.mark.slow
 @pytest.mark.spec("SAFE-184")
 @pytest.mark.parametrize("case", WRITTEN)
 def test_check_and_run_refuse_a_place_where_no_line_can_be_written(case: str, tmp_path: Path) -> None:
@@ -179,6 +181,7 @@ def test_check_and_run_refuse_a_place_where_no_line_can_be_written(case: str, tm
         _refused(tmp_path, text.replace("PATH", str(tmp_path / path)), message, run=sink == "a bridge's sink")
 
 
+@pytest.mark.slow
 @pytest.mark.spec("SAFE-184")
 def test_lines_may_be_written_wherever_a_gateway_keeps_nothing(tmp_path: Path) -> None:
     (tmp_path / "data").mkdir()
@@ -194,6 +197,7 @@ def test_lines_may_be_written_wherever_a_gateway_keeps_nothing(tmp_path: Path) -
         assert checked.returncode == 0, checked.stdout
 
 
+@pytest.mark.slow
 @pytest.mark.spec("SAFE-184")
 def test_all_that_a_gateway_keeps_is_kept_from_lines(tmp_path: Path) -> None:
     page = (ROOT / "docs/howto/upgrade-and-backup.md").read_text()
@@ -218,6 +222,7 @@ KEPT: dict[str, tuple[Make, str, str]] = {
 """What is made, where; what is said."""
 
 
+@pytest.mark.slow
 @pytest.mark.spec("SAFE-184")
 @pytest.mark.parametrize("case", KEPT)
 def test_check_and_run_refuse_a_data_directory_that_can_be_none(case: str, tmp_path: Path) -> None:
@@ -229,6 +234,7 @@ def test_check_and_run_refuse_a_data_directory_that_can_be_none(case: str, tmp_p
     _refused(tmp_path, ONE, message, data=data)
 
 
+@pytest.mark.slow
 @pytest.mark.spec("SAFE-184")
 def test_check_and_run_refuse_a_folder_of_spark_that_is_a_file(tmp_path: Path) -> None:
     _file(tmp_path / "data" / "spark")
@@ -266,6 +272,7 @@ READ = {
 """Components that read a file when they start."""
 
 
+@pytest.mark.slow
 @pytest.mark.spec("SAFE-184")
 @pytest.mark.parametrize("case", READ)
 def test_check_and_run_refuse_a_file_that_can_not_be_read(case: str, tmp_path: Path) -> None:

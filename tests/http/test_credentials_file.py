@@ -144,6 +144,7 @@ async def test_a_token_for_another_audience_is_never_sent(kit: Any, tmp_path: Pa
     assert sent == [f"Bearer {jwt(aud=a)}" for a in ("orders", ["billing", "orders"], ["billing", "orders"])]
 
 
+@pytest.mark.slow
 @pytest.mark.spec("OC-04")
 async def test_a_refused_token_may_have_been_replaced(
     kit: Any, client: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -204,6 +204,7 @@ async def test_the_token_outlives_the_sink_that_asked_for_it(kit: Any, endpoint:
     assert sent(subscriber) == ["token-1", "token-1", "token-2", "token-3"]
 
 
+@pytest.mark.slow
 @pytest.mark.spec("OC-03")
 async def test_tokens_are_renewed_after_the_tasks_of_the_first_sink_ended(kit: Any) -> None:
     """As those of a WebSocket client do when it loses its connection. The endpoint keeps no connection open."""
@@ -251,6 +252,7 @@ async def test_a_token_is_renewed_if_it_was_used(kit: Any, monkeypatch: pytest.M
 # -- a token that is refused --------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.spec("OC-04")
 async def test_a_refused_token_is_dropped_once(kit: Any, client: str, endpoint: Endpoint) -> None:
     def revoked(request: Received) -> Answer:
@@ -271,6 +273,7 @@ async def test_a_refused_token_is_dropped_once(kit: Any, client: str, endpoint: 
         assert len(endpoint.requests) == 2
 
 
+@pytest.mark.slow
 @pytest.mark.spec("OC-04", "OC-05")
 async def test_a_subscriber_that_refuses_every_token(kit: Any, client: str, endpoint: Endpoint) -> None:
     with Subscriber(default=401) as subscriber:
@@ -428,6 +431,7 @@ async def test_a_token_is_sent_until_it_ends_while_the_endpoint_is_away(
         assert set(sent(subscriber)) == {"only"}
 
 
+@pytest.mark.slow
 @pytest.mark.spec("OC-05")
 async def test_events_wait_and_none_is_given_up(kit: Any, client: str) -> None:
     """Even those that are tried once only: nothing was sent."""

@@ -131,6 +131,7 @@ TRICKLES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("head", "part"), TRICKLES.values(), ids=TRICKLES.keys())
 async def test_bytes_one_by_one_do_not_make_an_attempt_longer(kit: Any, client: str, head: bytes, part: bytes) -> None:
     server = Endless(head, part, 0.05)

@@ -99,6 +99,7 @@ async def test_an_unknown_method_behind_a_request_is_answered_in_its_turn(kit: A
         assert intake.ids() == ["1"]
 
 
+@pytest.mark.slow
 async def test_the_first_byte_of_a_request_starts_its_clock(kit: Any, intake: Any) -> None:
     async with kit.source(intake, limits={"header_timeout_s": 0.1}) as source, kit.connect(source) as client:
         client.write(POST + EMPTY)

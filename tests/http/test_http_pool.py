@@ -251,6 +251,7 @@ async def test_a_kept_connection_that_is_closed_under_a_request_is_one_attempt(k
         assert seen == [1, 1, 2, 2, 3, 3, 4, 4]
 
 
+@pytest.mark.slow
 @pytest.mark.spec("SAFE-35")
 async def test_the_rate_holds_where_kept_connections_are_closed(kit: Any) -> None:
     seen: list[float] = []
@@ -348,6 +349,7 @@ async def test_an_event_that_finds_dead_connections_is_delivered_by_its_second_a
         assert (subscription.attempts, letters.sent) == (2, [])
 
 
+@pytest.mark.slow
 @pytest.mark.spec("SAFE-76")
 async def test_a_connection_has_a_greatest_age(kit: Any, client: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The name of the subscriber may have another address by now."""

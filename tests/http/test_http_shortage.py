@@ -52,6 +52,7 @@ async def test_connections_that_are_there_serve_those_who_find_no_descriptor(kit
     assert all(o.delivered for o in outcomes)
 
 
+@pytest.mark.slow
 @pytest.mark.spec("SAFE-34")
 @pytest.mark.parametrize("client", twins("native", "httpx"))
 async def test_an_event_waits_for_a_descriptor_and_is_delivered_by_its_one_attempt(kit: Any, client: str) -> None:

@@ -63,6 +63,7 @@ def test_the_search_finds_private_uses(code: str) -> None:
     assert list(private_uses(code if "await" not in code else f"async def f(self):\n    {code}"))
 
 
+@pytest.mark.slow
 def test_private_names_are_used_in_one_folder_only() -> None:
     outside = {
         f"{file.relative_to(PLUGIN)}: {name}"

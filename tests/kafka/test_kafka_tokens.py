@@ -140,6 +140,7 @@ async def test_a_refusal_that_repeats_the_secret_does_not_show_it(endpoint: Endp
     assert str(e.value).isprintable()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("threaded", [False, True])
 async def test_an_endpoint_that_drips_is_given_up(threaded: bool) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:

@@ -60,6 +60,7 @@ def refused(backup: Path, *more: str) -> str:
     return ran.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.spec("SAFE-98")
 @pytest.mark.parametrize(
     "name", ["a/../../evil", "../evil", "/tmp/tidegate-evil", "log/../../../evil", "a//b", "./a", "", ".", "a/./b"]

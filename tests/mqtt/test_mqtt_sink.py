@@ -66,6 +66,7 @@ async def test_reason_codes(kit: Kit, server: ScriptedServer, qos: int) -> None:
                 assert f"0x{code:02X}: because" in outcome.reason
 
 
+@pytest.mark.slow
 @pytest.mark.spec("MQ-16")
 async def test_no_more_in_flight_than_the_server_takes(kit: Kit) -> None:
     with ScriptedServer(struct.pack(">BH", 0x21, 5)) as server:
@@ -122,6 +123,7 @@ async def test_rejected_credentials_stop_the_start(kit: Kit, code: int, said: st
             await sink.stop()
 
 
+@pytest.mark.slow
 async def test_a_server_that_is_busy_is_tried_again(kit: Kit) -> None:
     with ScriptedServer(connack=0x89) as server:
         async with running(kit.sink("mqtt", options(server))) as sink:

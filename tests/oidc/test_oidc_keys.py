@@ -251,6 +251,7 @@ FAULTS: dict[str, tuple[Callable[[BaseHTTPRequestHandler], bool], str]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.spec("OI-08", "OI-09")
 @pytest.mark.parametrize("fault", FAULTS)
 async def test_faults_of_the_issuer_leave_the_gateway_closed(
@@ -271,6 +272,7 @@ async def test_faults_of_the_issuer_leave_the_gateway_closed(
     assert all(line.isprintable() for line in ours)
 
 
+@pytest.mark.slow
 @pytest.mark.spec("OI-09", "SAFE-78")
 async def test_a_fetch_whose_connection_died_without_a_word_is_repeated_on_another(issuer: OwnIssuer) -> None:
     clock = Frozen()

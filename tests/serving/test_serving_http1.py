@@ -200,6 +200,7 @@ async def test_no_protocol_is_changed_and_methods_stay_as_they_are(raw: bytes, b
         assert (await rest(client)).endswith(b"\r\n\r\nGET /again ")
 
 
+@pytest.mark.slow
 async def test_a_head_that_begins_behind_a_request_has_its_time_limit() -> None:
     async with serving(Echo(), header_timeout_s=0.2) as (_, port), connected(port) as client:
         client[1].write(b"GET /a HTTP/1.1\r\nHost: x\r\n\r\nGET /b HT")

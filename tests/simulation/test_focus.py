@@ -36,6 +36,7 @@ def test_an_event_hangs_while_others_are_answered() -> None:
     assert tries[-1] == 202
 
 
+@pytest.mark.slow
 def test_without_descriptors_nothing_is_sent_and_no_try_is_used_up() -> None:
     plan = Plan(
         1, (Config((Trigger("t1", policy=Policy(retry=0)),)),), SENDS, (Fault(0.5, "short", "", 6.0),), seconds=10

@@ -35,6 +35,7 @@ def test_messages_reach_the_subscriber_once_if_nothing_fails(mode: str) -> None:
     assert not list(history.of(Broken))
 
 
+@pytest.mark.slow
 @queues
 @pytest.mark.parametrize("kind", ["queue-away", "queue-vanish", "queue-cut"])
 @pytest.mark.spec("SIM-13")

@@ -39,6 +39,7 @@ def test_events_arrive_once_if_nothing_fails(piece: int) -> None:
     assert not violations(made, history)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["tls-silent", "tls-handshake", "tls-cut", "vanish", "cut-answer"])
 @pytest.mark.spec("SIM-15")
 def test_what_a_server_does_to_its_connections_loses_nothing(kind: str) -> None:
@@ -67,6 +68,7 @@ def test_a_renewed_certificate_is_shown_and_one_without_its_key_is_not() -> None
     assert not violations(made, history)
 
 
+@pytest.mark.slow
 def test_two_runs_of_a_plan_are_equal() -> None:
     found = [found for seed in range(100) if (found := secured(seed)) is not None][:4]
     assert [run(plan).digest for plan in found] == [run(plan).digest for plan in found]

@@ -27,6 +27,7 @@ def arrived(history: History) -> list[str]:
     return [dict(a.headers)["ce-id"] for a in history.of(Arrived)]
 
 
+@pytest.mark.slow
 @pytest.mark.spec("SIM-16")
 def test_events_arrive_once_from_all_workers_if_nothing_fails() -> None:
     made = plan()
@@ -35,6 +36,7 @@ def test_events_arrive_once_from_all_workers_if_nothing_fails() -> None:
     assert not violations(made, history)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [0, 2])
 @pytest.mark.spec("SIM-16")
 def test_a_worker_that_is_killed_alone_starts_again_and_loses_nothing(number: int) -> None:
@@ -45,6 +47,7 @@ def test_a_worker_that_is_killed_alone_starts_again_and_loses_nothing(number: in
     assert not violations(made, history)
 
 
+@pytest.mark.slow
 @pytest.mark.spec("SIM-16")
 def test_another_worker_takes_over_what_is_fetched() -> None:
     config = replace(CONFIG, queues=Queues(("in/a",)))
@@ -54,6 +57,7 @@ def test_another_worker_takes_over_what_is_fetched() -> None:
     assert not violations(made, history)
 
 
+@pytest.mark.slow
 @pytest.mark.spec("SIM-17")
 def test_a_reload_reaches_all_workers_though_the_first_one_is_killed_during_it() -> None:
     """Its successor reads the new config, and has nothing to reload."""
@@ -62,6 +66,7 @@ def test_a_reload_reaches_all_workers_though_the_first_one_is_killed_during_it()
     assert not violations(made, history)
 
 
+@pytest.mark.slow
 def test_two_runs_of_a_plan_are_equal() -> None:
     found = next(found for seed in range(200) if (found := of_workers(seed)) is not None and len(found.faults) > 3)
     assert run(found).digest == run(found).digest

@@ -46,6 +46,7 @@ def test_a_crash_ends_one_life_and_loses_no_event() -> None:
     assert accepted <= {dict(a.headers)["ce-id"] for a in history.of(Arrived)}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(6))
 def test_a_power_failure_soon_after_the_first_start_loses_no_event(seed: int) -> None:
     faults = (Fault(0.5, "stall", "t1", 2.0), Fault(1.5, "power", seconds=0.5))

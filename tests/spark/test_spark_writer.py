@@ -226,6 +226,7 @@ def test_no_answer_and_passing_faults_are_tried_again(answer: Any) -> None:
     assert sender.sent == 3
 
 
+@pytest.mark.slow
 def test_retry_after_is_heeded() -> None:
     with Subscriber([(503, {"Retry-After": "1"}, b"")]) as s:
         send(Target(s.url, max_retries=1), *many(2))

@@ -197,6 +197,7 @@ async def test_a_long_pause_keeps_the_connection_to_rabbitmq(tmp_path: Path, rab
         tasks.cancel_scope.cancel()
 
 
+@pytest.mark.slow
 @pytest.mark.spec("SAFE-115")
 async def test_many_websocket_connections_have_one_bound(tmp_path: Path) -> None:
     intake = MemoryIntake()

@@ -188,6 +188,7 @@ async def test_what_a_policy_of_the_broker_denies_is_no_dead_letter(tmp_path: Pa
     assert not dead.exists() or dead.read_text() == ""
 
 
+@pytest.mark.slow
 @pytest.mark.spec("WS-13")
 async def test_a_connection_ends_when_its_key_is_revoked(kit: Kit, keys: dict[str, Any]) -> None:
     key, other = new(keys), new(keys, "other")
@@ -224,6 +225,7 @@ async def test_the_bytes_of_messages_are_counted(kit: Kit, keys: dict[str, Any],
         assert intake.letters == []
 
 
+@pytest.mark.slow
 @pytest.mark.spec("WS-13")
 async def test_no_quota_keeps_a_revoked_key_connected(kit: Kit, keys: dict[str, Any]) -> None:
     key = new(keys)

@@ -166,6 +166,7 @@ async def test_a_sink_connects_again_and_repeats_what_was_not_acknowledged(kit: 
             assert far.connections == 2
 
 
+@pytest.mark.slow
 @pytest.mark.spec("WS-09", "SAFE-78")
 async def test_a_sink_whose_connection_died_without_a_word_connects_again(kit: Kit) -> None:
     quick = {"ping_interval_s": 0.1, "ping_timeout_s": 0.2}

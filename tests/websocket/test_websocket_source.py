@@ -116,6 +116,7 @@ async def test_without_acknowledgements_what_is_not_an_event_is_kept(kit: Kit, c
         assert len(intake.refused) == (2 if choice == "drop" else 0)
 
 
+@pytest.mark.slow
 @pytest.mark.spec("WS-06")
 async def test_a_sender_without_acknowledgements_is_named(kit: Kit, caplog: pytest.LogCaptureFixture) -> None:
     async with source(kit) as (made, intake), client(made.address, PLAIN) as sender:
@@ -231,6 +232,7 @@ async def test_what_comes_right_behind_the_request_is_answered_behind_the_respon
         assert ids(intake.events) == ["1"]
 
 
+@pytest.mark.slow
 @pytest.mark.spec("WS-09")
 async def test_a_silent_end_is_closed_and_one_that_answers_pings_is_not(kit: Kit) -> None:
     quick = {"ping_interval_s": 0.1, "ping_timeout_s": 0.2, "limits": {"header_timeout_s": 0.3}}
@@ -275,6 +277,7 @@ async def test_a_source_connects_again_and_gets_what_was_not_acknowledged(kit: K
         assert ids(intake.events) == ["1", "2"]
 
 
+@pytest.mark.slow
 @pytest.mark.spec("WS-09", "SAFE-78")
 async def test_a_source_whose_connection_died_without_a_word_connects_again(kit: Kit) -> None:
     feed = Feed(ACK)
