@@ -1,6 +1,6 @@
 # Every job of this tree. All need only Python 3.11.2+; the first one that is run makes .venv (tools/bootstrap.sh).
 .DEFAULT_GOAL := help
-.PHONY: notebook help demo demo-kafka test test-areas test-cost test-all quick fuzz soak oldest check conformance simulate bench docs screenshots lock
+.PHONY: notebook mutants help demo demo-kafka test test-areas test-cost test-all quick fuzz soak oldest check conformance simulate bench docs screenshots lock
 
 BIN := .venv/bin
 READY := .venv/.ready
@@ -74,6 +74,9 @@ check: $(READY)  ## lint, format and types
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/mypy tools contrib tests
+
+mutants: $(READY)  ## plant the faults of tests/mutants.toml in a copy of the tree, and say which layer of tests catches each
+	$(BIN)/python -m tests.mutants $(ARGS)
 
 SEEDS ?= 1000
 simulate: $(READY)  ## search SEEDS simulated runs, full of faults, for one that breaks a promise of docs/discussion/delivery.md

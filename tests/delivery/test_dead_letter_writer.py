@@ -69,6 +69,22 @@ def test_a_letter_is_tried_until_it_is_safe(caplog: pytest.LogCaptureFixture) ->
     assert (answers, letters.written, len(sink.sent)) == ([None], 1, 3)
 
 
+def test_a_fault_lasts_until_no_letter_waits_for_another_try() -> None:
+    sink, clock, answers = ScriptedSink(hold=True), FakeClock(), []
+    letters = DeadLetterWriter("broker", "b", sink, clock)
+    for _ in range(2):
+        letters.write(event(), LATE, "http://f/", answers.append)
+        sink.answer(AWAY)
+    letters.write(event(), LATE, "http://f/", answers.append)
+    sink.answer()
+    assert (answers, letters.fault) == ([None], "dead letter memory: failed: away")
+    clock.advance(60)
+    sink.answer()
+    assert (len(answers), letters.fault) == (2, "dead letter memory: failed: away")
+    sink.answer()
+    assert (len(answers), letters.fault) == (3, "")
+
+
 @pytest.mark.spec("SAFE-34")
 def test_a_letter_for_which_there_is_no_memory_is_made_later() -> None:
     class Large(dict[str, object]):

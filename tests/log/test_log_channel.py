@@ -344,6 +344,20 @@ async def test_a_fault_of_an_old_shard_fails_no_event_of_the_new_one(log: Any, c
         await log.wait(lambda: load_cursors(connection)[1]["s"] == CursorState(None))
 
 
+async def test_cursors_that_could_not_be_written_are_written_once_they_can(log: Any, caplog: Any) -> None:
+    s = log.Subscriber()
+    channel = await log.open({"s": s})
+    await log.append(channel, log.events(3))
+    await log.wait(lambda: len(s.held) == 3)
+    with closing(sqlite3.connect(shard_file(log.folder, 0))) as connection:
+        await log.wait(lambda: load_cursors(connection) == (4, {"s": CursorState(None, (1, 2, 3))}))
+        connection.execute("CREATE TRIGGER t BEFORE INSERT ON feeds BEGIN SELECT raise(ABORT, 'no space'); END")
+        s.ack(*s.held)
+        await log.wait(lambda: "no space" in caplog.text)
+        connection.execute("DROP TRIGGER t")
+        await log.wait(lambda: load_cursors(connection) == (4, {"s": CursorState(None)}))
+
+
 @pytest.mark.slow
 async def test_a_subscription_that_raises_is_offered_the_event_again(log: Any) -> None:
     class Stumbling(log.Subscriber):  # type: ignore[misc, name-defined]

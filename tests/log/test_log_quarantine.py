@@ -12,6 +12,8 @@ from typing import Any
 import pytest
 from gateway_log.checksum import checksum
 from gateway_log.commands import app
+from gateway_log.quarantine import Quarantine
+from gateway_log.rows import Unreadable
 from gateway_testing import GatewayProcess, Subscriber
 from typer.testing import CliRunner
 
@@ -66,6 +68,22 @@ def write_no_json(file: Path, sequence: int) -> None:
             "UPDATE events SET attributes = ?, checksum = ? WHERE sequence = ?", (wrong.decode(), total, sequence)
         )
         db.commit()
+
+
+def test_each_event_of_ranges_in_any_order_is_known_once(tmp_path: Path) -> None:
+    """Ranges of a damaged file touch and overlap: within, around, before and behind what is known."""
+    told: list[Unreadable] = []
+    quarantine = Quarantine(tmp_path, [0], lambda shard, found: told.append(found))
+    known: set[int] = set()
+    for first, last in [(10, 20), (5, 12), (12, 15), (18, 25), (40, 40), (26, 26), (30, 35), (28, 50), (1, 60), (3, 4)]:
+        found = Unreadable(first, last, "damaged", page=True)
+        new = not known.issuperset(range(first, last + 1))
+        known |= {*range(first, last + 1)}
+        quarantine.report(0, found)
+        assert (quarantine.events, quarantine.has(0, found)) == (len(known), True)
+        assert (told[-1:] == [found]) == new
+    again = Quarantine(tmp_path, [0], lambda shard, found: told.append(found))
+    assert again.events == len(known)
 
 
 @pytest.mark.usefixtures("processes")

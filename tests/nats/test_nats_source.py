@@ -351,3 +351,14 @@ async def test_core_nats_counts_what_finds_no_room(kit: NatsKit) -> None:
         await nc.publish(f"{kit.name}.in", b"", headers=headers("4"))
         await until(lambda: ids(intake.safe) == ["1", "2", "4"], "one more")
     await nc.close()
+
+
+async def test_a_dropped_message_is_ended_and_the_server_reports_it(kit: NatsKit) -> None:
+    nc = await nats.connect(kit.server.url)
+    told = await nc.subscribe(f"$JS.EVENT.ADVISORY.CONSUMER.MSG_TERMINATED.{kit.name}.>")
+    try:
+        async with client(kit.server) as js, running(source_of(kit, not_an_event="drop"), MemoryIntake()):
+            await js.publish(f"{kit.name}.a", b"no event")
+            assert b'"stream_seq":1' in (await told.next_msg(30)).data
+    finally:
+        await nc.close()

@@ -12,6 +12,7 @@ from anyio.abc import TaskGroup
 from gateway_testing import ScriptedSink
 
 from gateway_core.contract.config_model import GatewayConfig
+from gateway_core.contract.errors import ConfigError
 from gateway_core.contract.event import Event
 from gateway_core.runtime.gateway import Gateway
 from tests.delivery.gateway_rig import Parts, change, running, until
@@ -135,3 +136,22 @@ async def test_a_change_that_does_not_end_does_not_hold_up_a_stop(
         assert slow.lives == ["start"]
     said = [r.getMessage() for r in caplog.records if r.levelno == logging.WARNING]
     assert "a change of the config is still under way after 0.1 s, and is ended" in said
+
+
+@pytest.mark.parametrize(
+    ("values", "path"),
+    [
+        ({**TWO, "triggers": {"t": {"broker": "second", "subscriber": "far"}}}, "triggers.t.broker"),
+        ({**ONE, "observers": ["seen"]}, "observers"),
+        ({**ONE, "brokers": {"b": {**ONE["brokers"]["b"], "channel": "other"}}}, "brokers.b.channel"),
+    ],
+)
+async def test_what_needs_a_restart_is_refused_and_changes_nothing(
+    values: dict[str, Any], path: str, tmp_path: Path
+) -> None:
+    async with running(Parts(), ONE, tmp_path) as gateway:
+        before = gateway.topology
+        with pytest.raises(ConfigError) as refused:
+            await gateway.replace_config(config(values))
+        assert [fault.path for fault in refused.value.faults] == [path]
+        assert (gateway.topology, gateway.config) == (before, config(ONE))

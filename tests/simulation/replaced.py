@@ -28,6 +28,7 @@ from typing import Any, Protocol
 import anyio
 from anyio import to_thread
 from gateway_audit_log import log as audit
+from gateway_serving import descriptors as connections
 
 from . import threads
 
@@ -233,6 +234,10 @@ def _leads_to(descriptor: int, path: str) -> bool:
 def forget() -> None:
     """A new process: what modules remember of the process before is gone."""
     audit._logs.clear()
+    # else the next one closes connections of the one before, on a loop that is closed
+    connections._holders.clear()
+    connections._lenders.clear()
+    connections._shortage = connections._Shortage()
 
 
 @contextmanager

@@ -5,10 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from gateway_serving import descriptors
 
 from tests.simulation.history import Answered, Arrived, Broken, Ended, Happened, Letter, Quiet, Started
 from tests.simulation.oracle import violations
 from tests.simulation.plan import Config, Event, Fault, Filter, Plan, Policy, Send, Trigger
+from tests.simulation.replaced import forget
 from tests.simulation.world import run
 
 SENDS = tuple(Send(1 + number / 10, (Event(f"e{number}"),), number % 3) for number in range(20))
@@ -115,3 +117,22 @@ def test_a_run_is_a_function_of_its_plan(seed: int) -> None:
     assert first.records == second.records
     assert first.digest == second.digest
     assert len(list(first.of(Happened))) == len(plan.faults)
+
+
+def test_a_new_process_has_no_connections_of_the_one_before() -> None:
+    class Pool:
+        closed = 0
+
+        def candidates(self) -> list[descriptors.Candidate]:
+            return [descriptors.Candidate(0, 0.0, self.close)]
+
+        def close(self) -> None:
+            self.closed += 1
+
+    pool = Pool()
+    descriptors.lend(pool)
+    try:
+        forget()
+        assert (descriptors.relieve(), pool.closed) == (0, 0)
+    finally:
+        descriptors.take_back(pool)

@@ -23,6 +23,7 @@ from gateway_spark.query import artifacts_of
 from gateway_spark.source import offsets
 from gateway_spark.source.schema import decode_events, is_json, micros
 from gateway_spark.supervisor import Supervisor
+from gateway_spark.tables.mark import Owner
 from gateway_spark.tables.owner import location_of
 from pydantic import ValidationError
 
@@ -324,3 +325,11 @@ def test_places_of_tables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     assert location_of("lake.db.t", "delta", lake) == str(tmp_path / "lake.db.t")
     assert location_of("lake.db/t", "iceberg", lake) == str(tmp_path / "lake.db/t")
     assert location_of("s3a://lake.db.t", "iceberg", lake) == "s3a://lake.db.t"
+
+
+def test_a_table_of_another_query_is_refused() -> None:
+    mine = Owner("3", "t", "log", "/c", before=("2",))
+    for found in (None, Owner("3"), Owner("2")):
+        mine.check(found, "/table")
+    with pytest.raises(SparkFault, match="the table /table belongs to the query 1 of trigger u"):
+        mine.check(Owner("1", "u"), "/table")

@@ -225,7 +225,8 @@ def a_stop_repeats_nothing(facts: Facts) -> Found:
             life = facts.lives.get(attempt.generation)
             if not attempt.took or life is None or life.how != "stop" or attempt.arrived.number not in facts.read:
                 continue
-            if facts.read[attempt.arrived.number] > _cut_off(facts, life) or facts.changing(attempt.at - 60, life.end):
+            read = facts.read[attempt.arrived.number]
+            if read > _cut_off(facts, life) or _reload_repeats(facts, name, attempt.at, read, life):
                 continue
             if facts.faults((*DISK, "memory"), life.begin - 60, life.end) or facts.lies:
                 continue
@@ -233,6 +234,15 @@ def a_stop_repeats_nothing(facts: Facts) -> Found:
             later = [a for a in after if a.arrived.generation > life.generation]  # what was sent before may arrive late
             if later:
                 yield later[0].at, f"{name} got {id} again, whose 2xx the gateway had read before it stopped"
+
+
+def _reload_repeats(facts: Facts, name: str, begin: float, read: float, life: Life) -> bool:
+    """Whether a reload may have cut off this attempt, since it had no answer yet, or forgot the trigger's cursor."""
+    until = min(EVER, life.end)
+    if facts.changing(begin - 60, until) and None in facts.triggers(name, begin - 60, until + 60):
+        return True
+    drain_s = min(config.drain_timeout_s for config in facts.configs(begin - 60, until))
+    return any(a - facts.lag <= read and b + facts.lag >= begin and read > a + drain_s for a, b in facts.reloads)
 
 
 def _cut_off(facts: Facts, life: Life) -> float:
