@@ -14,7 +14,7 @@ import anyio
 import pytest
 from aiokafka.protocol import produce
 from gateway_kafka import connect
-from gateway_kafka.aio.private.produce_request import AllWritten, FastProduceRequest
+from gateway_kafka.aio.private.direct_sender import AllWritten, FastProduceRequest
 from gateway_kafka.client import KafkaFault
 from gateway_kafka.client_config import KafkaProducerConfig
 from hypothesis import given
