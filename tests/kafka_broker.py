@@ -7,12 +7,16 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 import pytest
 from gateway_java.kafka import KafkaBroker
 
+from gateway_core.config.registry import Registry
+from gateway_core.contract.clock import SystemClock
+from gateway_core.contract.component import BuildContext
 from tests.kafka_secure import SecureKafka, start
 from tests.kafka_shared import PROPERTIES, shared_broker
 
@@ -39,6 +43,11 @@ def channel_config(kafka: KafkaBroker, client: str) -> str:
     """A broker on a topic of its own, up to its triggers."""
     text = CHANNEL.replace("BOOTSTRAP", kafka.bootstrap).replace("TOPIC", f"channel-{uuid4().hex[:8]}")
     return text.replace("CLIENT", client)
+
+
+def context() -> BuildContext:
+    """What a component of Kafka is built with, with all plugins that are installed."""
+    return BuildContext("test", Path(), SystemClock(), Registry.installed())
 
 
 def producer(bootstrap: str, **options: Any) -> Producer:

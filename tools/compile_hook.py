@@ -74,7 +74,8 @@ class CompileHook(BuildHookInterface[BuilderConfig]):
         if not wanted():
             return []
         core = self.metadata.core
-        return ["mypy>=2.4,<2.5", "setuptools>=77", *core.dependencies, *core.optional_dependencies["kafka"]]
+        libraries = core.optional_dependencies["kafka-confluent"]  # those of `kafka`, too
+        return ["mypy>=2.4,<2.5", "setuptools>=77", *core.dependencies, *libraries]
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         """Adds the compiled modules to the wheel."""

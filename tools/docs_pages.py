@@ -74,6 +74,7 @@ _KINDS: dict[Kind, str] = {
     "dead_letter": "Store undeliverable events: `dead_letter`. Every sink can be one, too.",
     "observer": "Are notified of what happens to events: an entry of `observers`.",
     "authenticator": "Find out who sends: an entry of `authenticate` of an ingress.",
+    "client": "Reach the servers of a transport that can use several client libraries: its `client`.",
 }
 
 

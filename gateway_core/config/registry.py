@@ -34,6 +34,7 @@ _HOOKS: dict[str, Kind] = {
     "gateway_dead_letters": "dead_letter",
     "gateway_observers": "observer",
     "gateway_authenticators": "authenticator",
+    "gateway_clients": "client",
 }
 
 

@@ -33,7 +33,9 @@ def __getattr__(name: str) -> Any:
 TRACE_HEADERS = (b"traceparent", b"tracestate")
 """W3C Trace Context."""
 
-Kind = Literal["source", "sink", "channel", "codec", "filter", "key_mapper", "dead_letter", "observer", "authenticator"]
+Kind = Literal[
+    "source", "sink", "channel", "codec", "filter", "key_mapper", "dead_letter", "observer", "authenticator", "client"
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -269,6 +271,12 @@ class ObserverRef(ComponentRef):
 
 class AuthenticatorRef(ComponentRef):
     kind = "authenticator"
+
+
+class ClientRef(ComponentRef):
+    """One of the client libraries with which a transport can reach its servers."""
+
+    kind = "client"
 
 
 class ComponentBuilder(Protocol):

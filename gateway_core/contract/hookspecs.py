@@ -76,6 +76,12 @@ def gateway_authenticators() -> list[Component]:  # type: ignore[empty-body]
 
 
 @hookspec
+def gateway_clients() -> list[Component]:  # type: ignore[empty-body]
+    """Client libraries with which a transport can reach its servers. The transport's plugin says what `build` returns,
+    and names a client in its options by a `ClientRef`."""
+
+
+@hookspec
 def gateway_admissions() -> list[Callable[[GatewayConfig, SourceRef, BuildContext], Admission | None]]:  # type: ignore[empty-body]
     """Conditions that events must meet before a broker or bridge accepts them. At the start and at each reload, each
     function takes the config, a source in it and the source's context, and returns the check of its events, or None. A

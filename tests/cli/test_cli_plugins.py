@@ -14,7 +14,9 @@ from gateway_core.config.registry import Registry
 def test_the_command_shows_a_card(tidegate) -> None:
     text = tidegate("plugins", "kafka").out
     assert [line for line in text.splitlines() if line and not line.startswith(" ")] == [
-        f"{o.kind} kafka: {o.component.summary}" for o in Registry.installed().offers() if o.plugin == "kafka"
+        f"{o.kind} {o.component.name}: {o.component.summary}"
+        for o in Registry.installed().offers()
+        if o.plugin == "kafka"
     ]
     assert "with a share of the events" in " ".join(text.split())
     rows = {(r["kind"], r["name"]): r["guarantees"] for r in json.loads(tidegate("plugins", "http", "--json").out)}

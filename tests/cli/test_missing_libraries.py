@@ -46,6 +46,8 @@ USES = {
     "nats": "bridges: {b: {source: {nats: {url: 'nats://127.0.0.1:1/a'}}, sink: stdout}}",
     "rabbitmq": "bridges: {b: {source: {rabbitmq: {url: 'amqp://127.0.0.1:1/', queue: a}}, sink: stdout}}",
     "kafka": "bridges: {b: {source: {kafka: {url: 'kafka://127.0.0.1:1/a'}}, sink: stdout}}",
+    "kafka-confluent": "bridges: {b: {source: {kafka: {url: 'kafka://127.0.0.1:1/a', client: confluent}}, "
+    "sink: stdout}}",
     "websocket": "bridges: {b: {source: {websocket: {url: 'ws://127.0.0.1:1/'}}, sink: stdout}}",
     "oidc": "brokers: {b: {ingress: [{http: {listen: '127.0.0.1:0', authenticate: [{oidc: {issuer: 'https://i.example',"
     " audience: a}}]}}]}}",

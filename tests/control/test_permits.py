@@ -127,7 +127,7 @@ def test_every_shipped_component_is_decided_on() -> None:
     closed: dict[str, set[str]] = {}
     for offer in Registry.installed().offers():
         kind = "sink" if offer.kind == "dead_letter" else offer.kind
-        if kind not in ("sink", "codec", "filter", "key_mapper"):
+        if kind not in ("sink", "client", "codec", "filter", "key_mapper"):
             continue
         name, options = offer.component.name, offer.component.model.model_fields
         allowed = COMPONENTS[kind].get(name)

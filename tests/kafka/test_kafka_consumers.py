@@ -23,8 +23,7 @@ from gateway_kafka.admin import Admin
 from gateway_kafka.client import Consumer, KafkaFault, Partition, Record
 from gateway_kafka.client_config import KafkaConfig
 
-from gateway_core.contract.clock import SystemClock
-from tests.kafka_broker import TWIN_CLIENTS, producer
+from tests.kafka_broker import TWIN_CLIENTS, context, producer
 
 pytestmark = pytest.mark.anyio
 LIMIT_S = 60.0
@@ -127,12 +126,12 @@ async def member(client: str, bootstrap: str, group: str, *topics: str, **option
     config = KafkaConfig.model_validate({"client": client, "bootstrap": bootstrap, "request_timeout_s": 10})
     reading.consumer = connect.consumer(
         config,
+        context(),
         group=group,
         topics=list(topics),
         member=reading,
         max_poll_records=options.get("max_poll_records", 100),
         session_timeout_s=options.get("session_timeout_s", 10.0),
-        clock=SystemClock(),
     )
     async with anyio.create_task_group() as tasks:
         await reading.consumer.start(tasks)

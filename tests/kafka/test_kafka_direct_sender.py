@@ -14,7 +14,7 @@ import anyio
 import pytest
 from aiokafka.protocol import produce
 from gateway_kafka import connect
-from gateway_kafka.aio.private.produce_request import AllWritten, FastProduceRequest
+from gateway_kafka.aio.private.direct_sender import AllWritten, FastProduceRequest
 from gateway_kafka.client import KafkaFault
 from gateway_kafka.client_config import KafkaProducerConfig
 from hypothesis import given
@@ -23,6 +23,7 @@ from hypothesis import strategies as st
 from tests.budget import examples
 from tests.kafka.scripted_cluster import NOT_LEADER, Fault, ScriptedCluster
 from tests.kafka.test_kafka_producers import Answers, producing
+from tests.kafka_broker import context
 
 KEYS = 12
 REFUSED, UNKNOWN_PARTITION, TIMED_OUT, TOO_FEW, TOO_FEW_AFTER_APPEND, DISK = 2, 3, 7, 19, 20, 56
@@ -194,7 +195,7 @@ async def test_a_stop_leaves_nothing_behind_while_a_batch_is_in_flight_or_waits_
     with ScriptedCluster(lambda number: PASSING[what] if number else None) as cluster:
         before = asyncio.all_tasks()
         config = KafkaProducerConfig.model_validate(options(cluster, request_timeout_s=30))
-        producer = connect.producer(config)
+        producer = connect.producer(config, context())
         async with anyio.create_task_group() as tasks:
             await producer.start(tasks)
             answers = Answers(producer, "t")

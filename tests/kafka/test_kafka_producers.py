@@ -33,7 +33,7 @@ from gateway_kafka.admin import Admin
 from gateway_kafka.client import Headers, KafkaFault, Producer
 from gateway_kafka.client_config import KafkaConfig, KafkaProducerConfig
 
-from tests.kafka_broker import TWIN_CLIENTS
+from tests.kafka_broker import TWIN_CLIENTS, context
 from tests.kafka_shared import PROPERTIES
 
 pytestmark = pytest.mark.anyio
@@ -43,7 +43,7 @@ clients = pytest.mark.parametrize("client", TWIN_CLIENTS)
 
 @asynccontextmanager
 async def producing(**options: Any) -> AsyncIterator[Producer]:
-    made = connect.producer(KafkaProducerConfig.model_validate(options))
+    made = connect.producer(KafkaProducerConfig.model_validate(options), context())
     async with anyio.create_task_group() as tasks:
         await made.start(tasks)
         try:
@@ -357,7 +357,9 @@ async def test_a_cluster_that_is_away_is_no_error_at_start_and_records_end_in_ti
 async def test_stop_waits_for_what_is_under_way(kafka: KafkaBroker, client: str) -> None:
     topic = new_topic()
     await make(kafka.bootstrap, topic)
-    made = connect.producer(KafkaProducerConfig.model_validate({"bootstrap": kafka.bootstrap, "client": client}))
+    made = connect.producer(
+        KafkaProducerConfig.model_validate({"bootstrap": kafka.bootstrap, "client": client}), context()
+    )
     async with anyio.create_task_group() as tasks:
         await made.start(tasks)
         answers = Answers(made, topic)

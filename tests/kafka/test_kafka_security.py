@@ -19,8 +19,7 @@ from gateway_kafka import connect
 from gateway_kafka.client import KafkaFault, Partition, Record
 from gateway_kafka.client_config import KafkaProducerConfig
 
-from gateway_core.contract.clock import SystemClock
-from tests.kafka_broker import TWIN_CLIENTS
+from tests.kafka_broker import TWIN_CLIENTS, context
 from tests.kafka_secure import SecureKafka
 
 # twice, on busy machines, aiokafka has left a TLS connection that came to nothing to the garbage collector
@@ -73,12 +72,12 @@ async def running(one: Any) -> AsyncIterator[Any]:
 def consumer(config: KafkaProducerConfig, topic: str, member: Values) -> Any:
     return connect.consumer(
         config,
+        context(),
         group=f"security-{uuid.uuid4().hex}",
         topics=[topic],
         member=member,
         max_poll_records=100,
         session_timeout_s=10,
-        clock=SystemClock(),
     )
 
 
@@ -129,7 +128,7 @@ async def there_and_back(made: KafkaProducerConfig) -> None:
         faults.append(fault)
         answered.set()
 
-    async with running(connect.producer(made)) as producer:
+    async with running(connect.producer(made, context())) as producer:
         producer.send(topic, b"key", b"value", [("name", b"value")], done)
         with anyio.fail_after(LIMIT_S):
             await answered.wait()
@@ -229,7 +228,7 @@ async def test_says_once_what_the_cluster_does_not_accept(
     bootstrap, options, word = refusals(secure_kafka)[what]
     made = config(client, bootstrap, **options)
     capfd.readouterr()
-    for one in (connect.producer(made), consumer(made, "nothing", Values())):
+    for one in (connect.producer(made, context()), consumer(made, "nothing", Values())):
         assert word in await refused(one, caplog)
     assert "wrong" not in caplog.text.replace("wrong version", "")
     assert capfd.readouterr().err == ""
@@ -309,7 +308,7 @@ async def test_says_once_that_the_token_endpoint_refuses_us(
         endpoint.refuses = True
         where = {"token_url": endpoint.url, "client_id": "me", "client_secret": "unlucky"}
         made = oauth(secure_kafka, client, **where)
-        for one in (connect.producer(made), consumer(made, "nothing", Values())):
+        for one in (connect.producer(made, context()), consumer(made, "nothing", Values())):
             said = await _fault(one, caplog)
             assert "401" in said
             assert endpoint.url in said
@@ -323,7 +322,7 @@ async def test_says_once_that_a_token_has_ended(
     with serving(secure_kafka) as endpoint:
         endpoint.lifetime_s = -60
         made = oauth(secure_kafka, client, token_url=endpoint.url, client_id="me", client_secret="x")
-        for one in (connect.producer(made), consumer(made, "nothing", Values())):
+        for one in (connect.producer(made, context()), consumer(made, "nothing", Values())):
             await refused(one, caplog)
 
 

@@ -8,6 +8,7 @@ import anyio
 import gateway_basics.plugin
 import gateway_cloudevents.plugin
 import gateway_kafka.plugin
+import gateway_kafka_confluent.plugin
 import pytest
 
 from gateway_core.config.registry import Registry
@@ -28,6 +29,7 @@ async def test_a_record_that_no_descriptor_was_left_for_is_no_attempt(tmp_path: 
     registry.add("basics", gateway_basics.plugin)
     registry.add("cloudevents", gateway_cloudevents.plugin)
     registry.add("kafka", gateway_kafka.plugin)
+    registry.add("kafka_confluent", gateway_kafka_confluent.plugin)
     options = {"bootstrap": ["127.0.0.1:9"], "topic": "t", "client": client, "delivery_timeout_s": 1}
     context = BuildContext("test", tmp_path, SystemClock(), registry)
     sink: Sink = registry.build(SinkRef("kafka", options), context)

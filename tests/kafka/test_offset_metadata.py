@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 from gateway_kafka.client import began_in, is_of_deleted_topic, offset_metadata, topic_id_in
-from gateway_kafka.confluent.assignment import _metadata
+from gateway_kafka_confluent.assignment import _metadata
 
 from tests.kafka_broker import KafkaBroker
 

@@ -51,7 +51,6 @@ class SimulatedConsumer:
         member: Member,
         max_poll_records: int,
         session_timeout_s: float,
-        clock: Any,
         begins: Begins = MappingProxyType({}),
     ) -> None:
         self.session_s = session_timeout_s
@@ -59,7 +58,7 @@ class SimulatedConsumer:
         self.fault: KafkaFault | None = None
         self._cluster = cluster
         self._config = config
-        self._eager = config.client == "aiokafka"
+        self._eager = config.client.name == "aiokafka"
         self._group = cluster.group(group)
         self._member = member
         self._most = max_poll_records
@@ -353,8 +352,10 @@ def connected(cluster: Cluster) -> Iterator[None]:
     users: Sequence[Any] = (source, channel, feed)
     before = connect.producer, connect.consumer, [user.Admin for user in users]
     real = connect.producer
-    connect.producer = lambda config: real(config) if cluster.wire else SimulatedProducer(cluster, config)
-    connect.consumer = lambda config, **given: SimulatedConsumer(cluster, config, **given)
+    connect.producer = lambda config, context: (
+        real(config, context) if cluster.wire else SimulatedProducer(cluster, config)
+    )
+    connect.consumer = lambda config, context, **given: SimulatedConsumer(cluster, config, **given)
     SimulatedAdmin.cluster = cluster
     for user in users:
         user.Admin = SimulatedAdmin

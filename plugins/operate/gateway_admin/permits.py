@@ -81,6 +81,7 @@ COMPONENTS: Mapping[str, Mapping[str, frozenset[str]]] = {
             "url acknowledge token headers credentials client_tls max_message_bytes ping_interval_s ping_timeout_s"
         ),
     },
+    "client": dict.fromkeys(("aiokafka", "confluent"), _ALL),
     "codec": dict.fromkeys(("cloudevents", "fn", "webhook"), _ALL),
     "filter": dict.fromkeys(("all", "any", "cesql", "exact", "not", "prefix", "sql", "suffix"), _ALL),
     "key_mapper": dict.fromkeys(("attribute", "header", "jsonpath", "none", "partitionkey", "record"), _ALL),

@@ -1,1 +1,1 @@
-"""Kafka: source, sink and channel, on aiokafka or confluent-kafka."""
+"""Kafka: source, sink and channel, on aiokafka, or on another client."""

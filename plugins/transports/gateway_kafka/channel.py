@@ -60,7 +60,7 @@ class KafkaChannel:
         """Creates the topic if it does not exist. Raises `StartError` if the cluster can't be used."""
         self._tasks = tasks
         options = self._options
-        self._producer = connect.producer(options)
+        self._producer = connect.producer(options, self._context)
         self._started = True
         try:
             with anyio.fail_after(START_S):

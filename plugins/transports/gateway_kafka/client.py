@@ -1,4 +1,7 @@
-"""The interface of both client libraries to the rest of the plugin: a producer, a consumer, and their faults.
+"""The interface of client libraries to the rest of the plugin: a producer, a consumer, and their faults.
+
+A component of the kind `client` builds a `KafkaClient`. This plugin has the client `aiokafka`; others come from plugins
+of their own.
 
 Everything here is called on the event loop's thread, and so are its callbacks.
 """
@@ -7,9 +10,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
 from anyio.abc import TaskGroup
+
+from gateway_core.contract.clock import Clock
+
+from .client_config import KafkaConfig, KafkaProducerConfig
 
 Partition = tuple[str, int]
 """Topic and number."""
@@ -134,13 +142,40 @@ class Consumer(Protocol):
         skipped without an error."""
 
 
+Begins = Mapping[Partition, int]
+"""The offset at which a group began in each partition, as far as it is known."""
+
+
+class ConsumerMaker(Protocol):
+    """Makes a consumer for the member. It commits `begins` along with its offsets."""
+
+    def __call__(
+        self,
+        config: KafkaConfig,
+        *,
+        group: str,
+        topics: Sequence[str],
+        member: Member,
+        max_poll_records: int,
+        session_timeout_s: float,
+        clock: Clock,
+        begins: Begins,
+    ) -> Consumer: ...
+
+
+@dataclass(frozen=True, slots=True)
+class KafkaClient:
+    """A client library: how to make a producer and a consumer of it, which connect when they are started."""
+
+    producer: Callable[[KafkaProducerConfig], Producer]
+    consumer: ConsumerMaker
+
+
 _TAG = "topic-id="
 _BEGAN = "began="
 _ID = re.compile(
     rf"(?:^|\s){_TAG}([0-9a-f]{{32}})"
 )  # confluent_kafka may read on into other memory: an id has 32 digits
-Begins = Mapping[Partition, int]
-"""The offset at which a group began in each partition, as far as it is known."""
 
 
 def offset_metadata(id: str, began: int | None = None) -> str:

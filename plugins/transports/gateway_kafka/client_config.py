@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 from gateway_options.addresses import Address, Listed
 from pydantic import Field, model_validator
 
-from gateway_core.contract.component import Config
+from gateway_core.contract.component import ClientRef, Config
 
 Seconds = Annotated[float, Field(gt=0, le=3600, allow_inf_nan=False)]
 
@@ -78,7 +78,7 @@ class KafkaConfig(Config):
 
     bootstrap: Listed[Address] = ["127.0.0.1:9092"]
     """One or more bootstrap servers, `HOST:PORT`, as a list or separated by commas."""
-    client: Literal["aiokafka", "confluent"] = "aiokafka"
+    client: ClientRef = ClientRef("aiokafka")
     """The client library: `aiokafka` is pure asyncio; `confluent` (librdkafka) uses less CPU and rebalances
     cooperatively."""
     client_id: str = "tidegate"

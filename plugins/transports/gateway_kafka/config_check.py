@@ -19,7 +19,7 @@ def clients(config: GatewayConfig) -> Iterator[ConfigFinding]:
     """Warns once of a version of aiokafka that the plugin does not know."""
     for use in _uses(config):
         options: Any = use.ref.options
-        if options.client != "aiokafka":
+        if options.client.name != "aiokafka":
             continue
         from .aio.versions import unknown
 

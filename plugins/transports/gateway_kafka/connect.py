@@ -1,51 +1,50 @@
-"""Chooses the client library, and turns faults of the cluster into start errors."""
+"""Makes producers and consumers of the configured client library, and turns faults of the cluster into start errors."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from types import MappingProxyType
 
-from gateway_core.contract.clock import Clock
+from gateway_core.contract.component import BuildContext
 from gateway_core.contract.errors import StartError
 
-from .client import Begins, Consumer, KafkaFault, Member, Producer
+from .client import Begins, Consumer, KafkaClient, KafkaFault, Member, Producer
 from .client_config import KafkaConfig, KafkaProducerConfig
 
 
-def producer(config: KafkaProducerConfig) -> Producer:
-    """A producer of the configured client library."""
-    if config.client == "confluent":
-        from .confluent.producer import ConfluentProducer
+def _client(config: KafkaConfig, context: BuildContext) -> KafkaClient:
+    made = context.build(config.client, "client")
+    if not isinstance(made, KafkaClient):
+        raise StartError(f"{context.owner}.client: {config.client.name!r} is not a client of Kafka")
+    return made
 
-        return ConfluentProducer(config)
-    from .aio.producer import AioProducer
 
-    return AioProducer(config)
+def producer(config: KafkaProducerConfig, context: BuildContext) -> Producer:
+    """A producer of the configured client library. Raises `StartError` if that is not installed."""
+    return _client(config, context).producer(config)
 
 
 def consumer(
     config: KafkaConfig,
+    context: BuildContext,
     *,
     group: str,
-    topics: list[str],
+    topics: Sequence[str],
     member: Member,
     max_poll_records: int,
     session_timeout_s: float,
-    clock: Clock,
     begins: Begins = MappingProxyType({}),
 ) -> Consumer:
-    """A consumer of the configured client library. It commits `begins` along with its offsets."""
-    if config.client == "confluent":
-        from .confluent.consumer import ConfluentConsumer as Chosen
-    else:
-        from .aio.consumer import AioConsumer as Chosen  # type: ignore[assignment]
-    return Chosen(
+    """A consumer of the configured client library. It commits `begins` along with its offsets. Raises `StartError` if
+    the library is not installed."""
+    return _client(config, context).consumer(
         config,
         group=group,
         topics=topics,
         member=member,
         max_poll_records=max_poll_records,
         session_timeout_s=session_timeout_s,
-        clock=clock,
+        clock=context.clock,
         begins=begins,
     )
 

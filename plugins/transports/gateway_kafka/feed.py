@@ -75,12 +75,12 @@ class KafkaFeed:
         )
         self.flow.consumer = connect.consumer(
             options,
+            context,
             group=group,
             topics=[topic],
             member=self.flow,
             max_poll_records=options.max_poll_records,
             session_timeout_s=options.session_timeout_s,
-            clock=context.clock,
             begins=self.flow.begins,
         )
         self.ack = self.flow.settle

@@ -12,13 +12,15 @@ if TYPE_CHECKING:
 
     from pydantic import BaseModel
 
+    from gateway_core.contract.component import Config
     from gateway_core.contract.config_extension import ConfigFinding
     from gateway_core.contract.config_model import GatewayConfig
     from gateway_core.contract.durable import DurableNames
 
+    from .client import KafkaClient
     from .config import KafkaChannelConfig, KafkaSinkConfig, KafkaSourceConfig
 
-_LIBRARY: dict[str, Any] = {"extra": "kafka", "requires": ("aiokafka", "confluent_kafka")}
+_LIBRARY: dict[str, Any] = {"extra": "kafka", "requires": ("aiokafka",)}
 
 
 def _source(options: KafkaSourceConfig, context: BuildContext) -> Any:
@@ -37,6 +39,20 @@ def _channel(options: KafkaChannelConfig, context: BuildContext) -> Any:
     from .channel import KafkaChannel
 
     return KafkaChannel(options, context)
+
+
+def _client(options: Config, context: BuildContext) -> KafkaClient:
+    from .aio.consumer import AioConsumer
+    from .aio.producer import AioProducer
+    from .client import KafkaClient
+
+    return KafkaClient(AioProducer, AioConsumer)
+
+
+def _client_config() -> type[BaseModel]:
+    from gateway_core.contract.component import Config
+
+    return Config
 
 
 def _offsets() -> Any:
@@ -105,6 +121,13 @@ def gateway_channels() -> list[Component]:
             guarantees=guarantees.CHANNEL,
             **_LIBRARY,
         )
+    ]
+
+
+@hookimpl
+def gateway_clients() -> list[Component]:
+    return [
+        Component("aiokafka", "Reaches Kafka by aiokafka, which is pure asyncio.", _client_config, _client, **_LIBRARY)
     ]
 
 

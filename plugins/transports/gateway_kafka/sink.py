@@ -30,7 +30,7 @@ class KafkaSink:
 
     def __init__(self, options: KafkaSinkConfig, context: BuildContext) -> None:
         self._options = options
-        self._owner = context.owner
+        self._context = context
         self._write = writer(options.codec, options.key, context)
         self._topic = options.topic
         self._topic_of = None if is_fixed(options.topic) else name_of(options.topic, TOPIC)
@@ -39,11 +39,11 @@ class KafkaSink:
         self.address = f"kafka://{options.bootstrap[0]}/{options.visible('topic')}"
 
     async def start(self, tasks: TaskGroup) -> None:
-        self._producer = producer = connect.producer(self._options)
+        self._producer = producer = connect.producer(self._options, self._context)
         try:
             await producer.start(tasks)
         except KafkaFault as e:
-            raise connect.start_error(self._owner, self._options, e) from e
+            raise connect.start_error(self._context.owner, self._options, e) from e
 
     @property
     def fault(self) -> str | None:

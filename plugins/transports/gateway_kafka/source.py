@@ -46,6 +46,7 @@ class KafkaSource:
 
     def __init__(self, options: KafkaSourceConfig, context: BuildContext) -> None:
         self._options = options
+        self._context = context
         self._owner = context.owner
         self._group = options.group_of(context.broker)
         self._clock = context.clock
@@ -128,12 +129,12 @@ class KafkaSource:
         o = self._options
         return connect.consumer(
             o,
+            self._context,
             group=self._group,
             topics=o.topics,
             member=self._flow,
             max_poll_records=o.max_poll_records,
             session_timeout_s=o.session_timeout_s,
-            clock=self._clock,
         )
 
     async def _keep_trying(self, tasks: TaskGroup) -> None:

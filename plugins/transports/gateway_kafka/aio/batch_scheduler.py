@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import Any
 
 from aiokafka import errors
@@ -155,16 +156,17 @@ class TopicQueues:
 
 
 class BatchScheduler:
-    """`busy` holds the queues that have records or a batch in flight (and some that became idle a moment ago). `wake`
-    is set when there is something to send. `linger_s` is how long the first record waits for others."""
+    """`busy` holds the queues that have records or a batch in flight (and some that became idle a moment ago). `send`
+    is called soon when there is something to send. `linger_s` is how long the first record waits for others."""
 
-    def __init__(self, linger_s: float) -> None:
+    def __init__(self, linger_s: float, send: Callable[[], None]) -> None:
         self.topics: dict[str, TopicQueues] = {}
         self.brokers: dict[int, BrokerState] = {}
         self.no_leader = BrokerState()  # for partitions without a leader; never open
         self.no_leader.open = False
         self.busy: set[PartitionQueue] = set()
-        self.wake = asyncio.Event()
+        self._send = send
+        self._woken = False
         self._linger = linger_s
         self._lingering: asyncio.TimerHandle | None = None
 
@@ -176,13 +178,23 @@ class BatchScheduler:
         self.busy.add(queue)
         if broker.open:
             if not self._linger:
-                self.wake.set()
+                self.wake()
             elif self._lingering is None:
                 self._lingering = asyncio.get_running_loop().call_later(self._linger, self._lingered)
 
     def _lingered(self) -> None:
         self._lingering = None
-        self.wake.set()
+        self.wake()
+
+    def wake(self) -> None:
+        """There is something to send: in the next turn of the loop, so that all records of this turn are in it."""
+        if not self._woken:
+            self._woken = True
+            asyncio.get_running_loop().call_soon(self._wake)
+
+    def _wake(self) -> None:
+        self._woken = False
+        self._send()
 
     def batch_done(self, queue: PartitionQueue) -> None:
         """Lists a queue again after its batch has ended, if it has more records."""
@@ -209,7 +221,7 @@ class BatchScheduler:
             broker.open = broker is not self.no_leader
         for topic in self.topics.values():
             self._update_topic(topic, cluster)
-        self.wake.set()
+        self.wake()
 
     def _update_topic(self, topic: TopicQueues, cluster: Any) -> None:
         partitions = cluster.partitions_for_topic(topic.name)

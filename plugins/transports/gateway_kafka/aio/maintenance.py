@@ -68,7 +68,7 @@ class ProducerMaintenance:
             for broker in scheduler.brokers.values():
                 if broker.ready and (broker.open or now - broker.closed_at > _BROKER_S):
                     broker.open = True
-                    scheduler.wake.set()
+                    scheduler.wake()
 
     def _see_to_unknown(self, topic: TopicQueues, now: float) -> None:
         waiting = topic.pending

@@ -59,14 +59,17 @@ class AioProducer:
         self._config = config
         self._timeout = config.delivery_timeout_s
         self._health = Health("the Kafka producer")
-        self._scheduler = BatchScheduler(config.linger_ms / 1000)
+        self._scheduler = BatchScheduler(config.linger_ms / 1000, self._send_ready)
         self._topics = self._scheduler.topics
         self._connection = ProducerConnection(config, self._health, lambda: list(self._topics), self._changed)
         self._maintenance = ProducerMaintenance(
             config, self._scheduler, self._connection, self._health, self._tell, self._end
         )
         self._bytes = self._records = 0  # not answered yet
-        self._started = False
+        self._started = self._sending = False
+        self._detours: list[tuple[TopicPartition, Any, Batch]] = []  # batches for aiokafka's sender
+        self._error: Exception | None = None  # of a turn that sent
+        self._detour = asyncio.Event()
         self._scope = anyio.CancelScope()
         self._ended_all = anyio.Event()
 
@@ -126,23 +129,45 @@ class AioProducer:
                 tasks.start_soon(self._connection.run)
                 tasks.start_soon(self._maintenance.sweep)
                 tasks.start_soon(self._maintenance.watch)
-                while True:
-                    await self._scheduler.wake.wait()
-                    self._scheduler.wake.clear()
-                    for number, broker in list(self._scheduler.brokers.items()):
-                        if broker.open and broker.ready and (client := self._connection.client) is not None:
-                            await self._send_broker(number, broker, client)
+                self._sending = True
+                self._scheduler.wake()
+                try:
+                    await self._hand_over_all()
+                finally:
+                    self._sending = False
+
+    async def _hand_over_all(self) -> None:
+        """Hands over the batches that go through aiokafka's sender. Raises what made a turn fail."""
+        while True:
+            await self._detour.wait()
+            self._detour.clear()
+            if self._error is not None:
+                raise self._error
+            detours, self._detours = self._detours, []
+            for partition, builder, batch in detours:
+                await self._hand_over(partition, builder, batch)
 
     async def _close(self) -> None:
         self._scope.cancel()
         await self._ended_all.wait()
 
-    async def _send_broker(self, number: int, broker: BrokerState, client: ProducerClient) -> None:
+    def _send_ready(self) -> None:
+        """Sends what is ready, to each broker that can take a request."""
+        if not self._sending:
+            return
+        try:
+            for number, broker in list(self._scheduler.brokers.items()):
+                if broker.open and broker.ready and (client := self._connection.client) is not None:
+                    self._send_broker(number, broker, client)
+        except Exception as error:
+            self._error = error
+            self._detour.set()
+
+    def _send_broker(self, number: int, broker: BrokerState, client: ProducerClient) -> None:
         ready, broker.ready = broker.ready, []
         now = time.monotonic()
         direct = client.direct if self._records <= _FEW and client.direct.ready(number) else None
         at_once: list[Outgoing] = []
-        later: list[tuple[TopicPartition, Any, Batch]] = []
         for at, queue in enumerate(ready):
             if client.retired:
                 broker.ready += ready[at:]
@@ -160,15 +185,14 @@ class AioProducer:
             if direct is not None and leader == number and direct.free(partition):
                 at_once.append((partition, builder, partial(self._end, batch)))
             else:
-                later.append((partition, builder, batch))
+                self._detours.append((partition, builder, batch))
+                self._detour.set()
         if at_once:
             try:
                 client.direct.send(number, at_once)
             except Exception as error:
                 for _, _, ended in at_once:
                     ended(error)
-        for partition, builder, batch in later:
-            await self._hand_over(partition, builder, batch)
 
     def _batch(self, queue: PartitionQueue, client: ProducerClient) -> tuple[Any, Batch | None]:
         """The next batch of a queue, which counts as in flight from now on."""
@@ -248,14 +272,15 @@ class AioProducer:
             if self._health.fault is not None:
                 self._health.good()
             queue.wrote(len(batch.entries))
-            self._connection.ended(client)
+            if client.retired:
+                self._connection.ended(client)
             self._scheduler.batch_done(queue)
             self._tell(batch.entries[batch.answered :] if batch.answered else batch.entries, None)
         else:
             self._connection.retire(client)
             self._failed(batch, error or errors.ProducerClosed())
         if batch.broker.ready or queue.broker.ready:
-            self._scheduler.wake.set()
+            self._scheduler.wake()
 
     def _failed(self, batch: Batch, error: BaseException) -> None:
         queue, entries = batch.queue, batch.entries

@@ -117,7 +117,7 @@ NAMES = (
         "aiokafka.protocol.produce",
         "ProduceRequest",
         "transactional_id, required_acks, timeout, topics",
-        ("produce_request",),
+        ("direct_sender",),
         _DIRECT,
     ),
     # -- consumer

@@ -7,8 +7,8 @@ from operator import methodcaller
 from typing import Any, NamedTuple
 
 from confluent_kafka import KafkaError
+from gateway_kafka.client import Partition, Record
 
-from ..client import Partition, Record
 from .assignment import Assignment
 
 # it may return a list with an error set, which only a caller in C is sure to notice

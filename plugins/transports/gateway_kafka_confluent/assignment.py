@@ -9,9 +9,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from confluent_kafka import OFFSET_BEGINNING, KafkaException, TopicPartition
-
-from ..client import Partition, Record, is_of_deleted_topic, missing_records, recreated, topic_id_in
-from ..topics import Ids
+from gateway_kafka.client import Partition, Record, is_of_deleted_topic, missing_records, recreated, topic_id_in
+from gateway_kafka.topics import Ids
 
 _log = logging.getLogger("tidegate.kafka")
 _TRIES, _WAIT_S = 6, 1.0

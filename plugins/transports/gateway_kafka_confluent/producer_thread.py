@@ -11,13 +11,13 @@ from typing import Any
 
 from confluent_kafka import KafkaException
 from confluent_kafka import Producer as RdProducer
+from gateway_kafka.client import Acknowledged, Headers, KafkaFault
+from gateway_kafka.client_config import KafkaProducerConfig
+from gateway_kafka.health import Health
 
 from gateway_core.contract.component_errors import text_of_error
 from gateway_core.contract.shortage import is_shortage
 
-from ..client import Acknowledged, Headers, KafkaFault
-from ..client_config import KafkaProducerConfig
-from ..health import Health
 from .options import producer_options
 from .watch import Watch
 

@@ -18,13 +18,13 @@ from typing import Any
 import anyio
 from anyio.abc import TaskGroup
 from confluent_kafka import KafkaError, KafkaException
+from gateway_kafka.client import Acknowledged, Headers, KafkaFault
+from gateway_kafka.client_config import KafkaProducerConfig
+from gateway_kafka.health import Health
+from gateway_kafka.records import size_of
 
 from gateway_core.contract.shortage import is_shortage
 
-from ..client import Acknowledged, Headers, KafkaFault
-from ..client_config import KafkaProducerConfig
-from ..health import Health
-from ..records import size_of
 from .faults import fault_of
 from .producer_thread import Entry, ProducerThread
 

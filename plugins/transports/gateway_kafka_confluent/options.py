@@ -5,9 +5,9 @@ from __future__ import annotations
 import ssl
 from typing import Any
 
-from ..client import KafkaFault
-from ..client_config import KafkaConfig, KafkaProducerConfig, KafkaTlsConfig, SaslConfig
-from ..oauth import Tokens
+from gateway_kafka.client import KafkaFault
+from gateway_kafka.client_config import KafkaConfig, KafkaProducerConfig, KafkaTlsConfig, SaslConfig
+from gateway_kafka.oauth import Tokens
 
 _REBALANCE_MS = 300_000
 _RECONNECT_MOST_MS = 2000  # librdkafka's default of 10 s is long for a broker that is back

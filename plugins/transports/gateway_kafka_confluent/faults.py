@@ -6,8 +6,7 @@ import re
 from typing import Any
 
 from confluent_kafka import KafkaError
-
-from ..client import KafkaFault
+from gateway_kafka.client import KafkaFault
 
 _CREDENTIALS = {
     KafkaError._AUTHENTICATION,

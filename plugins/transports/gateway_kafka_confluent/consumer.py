@@ -10,13 +10,13 @@ from collections.abc import Mapping, Sequence
 
 import anyio
 from anyio.abc import TaskGroup
+from gateway_kafka.client import Begins, KafkaFault, Member, Partition, Record
+from gateway_kafka.client_config import KafkaConfig
+from gateway_kafka.health import Health
+from gateway_kafka.topics import Ids, watch_topics
 
 from gateway_core.contract.clock import Clock
 
-from ..client import Begins, KafkaFault, Member, Partition, Record
-from ..client_config import KafkaConfig
-from ..health import Health
-from ..topics import Ids, watch_topics
 from .assignment import Assignment
 from .consumer_thread import ConsumerThread
 

@@ -8,9 +8,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
+from gateway_kafka.client import Begins, KafkaFault, Partition, offset_metadata
+from gateway_kafka.health import Health
 
-from ..client import Begins, KafkaFault, Partition, offset_metadata
-from ..health import Health
 from .faults import fault_of, text_of
 
 _log = logging.getLogger("tidegate.kafka")

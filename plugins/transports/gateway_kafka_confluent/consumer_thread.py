@@ -23,11 +23,11 @@ from typing import Any, Protocol
 
 from confluent_kafka import Consumer as RdConsumer
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
+from gateway_kafka.client import Begins, KafkaFault, Partition, Record
+from gateway_kafka.client_config import KafkaConfig
+from gateway_kafka.health import Health
+from gateway_kafka.topics import Ids
 
-from ..client import Begins, KafkaFault, Partition, Record
-from ..client_config import KafkaConfig
-from ..health import Health
-from ..topics import Ids
 from .assignment import Assignment, StartOffsets
 from .commits import Commits, Done, Offsets
 from .event_loop import run_on_loop

@@ -8,10 +8,10 @@ from collections.abc import Callable
 from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException
+from gateway_kafka.client import KafkaFault
+from gateway_kafka.client_config import KafkaConfig
+from gateway_kafka.health import Health
 
-from ..client import KafkaFault
-from ..client_config import KafkaConfig
-from ..health import Health
 from .faults import fault_of, refuses_us, text_of
 from .options import tokens_of
 

@@ -1,1 +1,0 @@
-"""The Kafka clients on confluent-kafka (librdkafka)."""

@@ -1,0 +1,1 @@
+"""The client `confluent` for Kafka, on confluent-kafka (librdkafka)."""
