@@ -67,6 +67,15 @@ class Reader(Protocol):
         """See `load_all`."""
 
 
+SHIPPED = ("tidegate", "tidegate-dev")
+"""The distributions of the shipped plugins. The second is for development and need not be installed."""
+
+
+def is_shipped(registry: Registry, plugin: str) -> bool:
+    """Whether a plugin ships with Tidegate."""
+    return registry.plugins.get(plugin, "").partition(" ")[0] in SHIPPED
+
+
 def installed() -> Registry:
     """Everything that the installed plugins offer: every entry point of the group `tidegate`.
 

@@ -208,6 +208,13 @@ class ProcessStatus(Record, frozen=True):
     details: Details = {}
 
 
+class Unreported(Record, frozen=True):
+    """A part that raised an error when it was asked for its share of the status. The rest of the status is complete."""
+
+    name: Annotated[str, FIRST("The part: `service NAME`, or a component by its place in the config.")]
+    error: Annotated[str, FIRST("What it raised.")] = ""
+
+
 class ConfigStatus(Record, frozen=True):
     """The config in force."""
 
@@ -234,6 +241,7 @@ class GatewayStatus(Record, frozen=True):
         dict[str, Any], DETAILS("Metrics of components' own, by section, name and place; empty without metrics.")
     ] = {}
     processes: Annotated[list[ProcessStatus], ALL("The running workers; empty without metrics.")] = []
+    unreported: Annotated[list[Unreported], BY_NAME("Parts that could not report their share of this status.")] = []
 
     def entries(self, section: str) -> Sequence[Entry]:
         """Its "brokers", "triggers" or "bridges"."""

@@ -108,6 +108,8 @@ def _troubles(status: GatewayStatus, found: Mapping[str, Health]) -> Iterator[Tr
     for bridge in status.bridges:
         if (health := found[f"bridge:{bridge.name}"]).kind != "good":
             yield Trouble("bridge", bridge.name, health, about("bridge", bridge.name))
+    for part in status.unreported:
+        yield Trouble("part", part.name, Health("does not report", "warn", part.error), ROOT)
 
 
 def about(kind: str, name: str) -> str:
