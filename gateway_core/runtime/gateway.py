@@ -15,7 +15,6 @@ from anyio import to_thread
 from anyio.abc import TaskGroup
 
 from .. import __version__
-from ..config.config_read import ConfigRead
 from ..config.registry import Registry
 from ..contract.clock import Clock, SystemClock
 from ..contract.component_errors import text_of_error
@@ -26,6 +25,7 @@ from ..contract.data_folder import DataFolder
 from ..contract.errors import ConfigError, StartError, TidegateError
 from ..contract.interfaces import Observer
 from ..contract.loaded import Loaded
+from ..contract.runners import ConfigRead
 from ..contract.services import Reloader, RunningService
 from ..contract.settings import Settings
 from ..contract.status import ConfigStatus, GatewayStatus, ProcessStatus, TriggerStatus, Unreported, channel_state

@@ -309,7 +309,7 @@ class Choosy:
 
 @pytest.mark.spec("SAFE-96")
 def test_what_a_plugin_refuses_when_it_is_built_is_a_fault_of_the_config(tmp_path: Path) -> None:
-    from gateway_core.config.load import load
+    from gateway_core.contract.configs import load
 
     registry = Registry.installed()
     registry.add("choosy", Choosy())

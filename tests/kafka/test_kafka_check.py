@@ -11,8 +11,8 @@ from gateway_java.kafka import KafkaBroker
 from gateway_kafka.config import KafkaSourceConfig
 from gateway_kafka.source import KafkaSource
 
-from gateway_core.config.load import load_all
 from gateway_core.config.registry import Registry
+from gateway_core.contract.configs import load_all
 from tests.command_line import tidegate
 from tests.kafka_broker import TWIN_CLIENTS
 from tests.ledger import free_port
