@@ -17,6 +17,7 @@ from .record import (
     ANY,
     BY_ADDRESS,
     BY_NAME,
+    BY_PART,
     CURRENT,
     DETAILS,
     EARLIEST,
@@ -211,7 +212,7 @@ class ProcessStatus(Record, frozen=True):
 class Unreported(Record, frozen=True):
     """A part that raised an error when it was asked for its share of the status. The rest of the status is complete."""
 
-    name: Annotated[str, FIRST("The part: `service NAME`, or a component by its place in the config.")]
+    part: Annotated[str, FIRST("Its name: `service NAME`, or a component by its place in the config.")]
     error: Annotated[str, FIRST("What it raised.")] = ""
 
 
@@ -241,7 +242,7 @@ class GatewayStatus(Record, frozen=True):
         dict[str, Any], DETAILS("Metrics of components' own, by section, name and place; empty without metrics.")
     ] = {}
     processes: Annotated[list[ProcessStatus], ALL("The running workers; empty without metrics.")] = []
-    unreported: Annotated[list[Unreported], BY_NAME("Parts that could not report their share of this status.")] = []
+    unreported: Annotated[list[Unreported], BY_PART("Parts that could not report their share of this status.")] = []
 
     def entries(self, section: str) -> Sequence[Entry]:
         """Its "brokers", "triggers" or "bridges"."""

@@ -94,7 +94,7 @@ def troubles(
 
 
 def _silent(part: Unreported) -> Trouble:
-    return Trouble("part", part.name, Health("does not report", "warn", part.error), ROOT)
+    return Trouble("part", part.part, Health("does not report", "warn", part.error), ROOT)
 
 
 def _troubles(status: GatewayStatus, found: Mapping[str, Health]) -> Iterator[Trouble]:

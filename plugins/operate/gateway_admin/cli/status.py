@@ -54,7 +54,7 @@ def tables(status: GatewayStatus) -> Iterator[TableRows]:
         columns = ["bridge", "ready", "source", "sink", "delivered", "refused", "failed", "dead"]
         yield _with_reasons(_with_retries(("Bridges", columns, rows), bridges), bridges)
     if unreported := status.unreported:
-        yield "Not reported", ["part", "error"], [[part.name, one_line(part.error, 200)] for part in unreported]
+        yield "Not reported", ["part", "error"], [[part.part, one_line(part.error, 200)] for part in unreported]
 
 
 def _readers(triggers: Sequence[TriggerStatus]) -> Iterator[TableRows]:
