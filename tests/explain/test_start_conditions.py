@@ -336,6 +336,7 @@ SAID_ELSEWHERE = {
     "config/registry.py": "the same; and components, which are built by `of_components`",
     "runtime/component_tasks.py": "what a component raised at its start",
     "runtime/gateway.py": "a change of the config before the start or during a stop",
+    "gateway_api/routes.py": "plugins of one installation, whatever the config: only a gateway builds services",
     "gateway_access/exposure.py": "`of_components`, and as a check of the config with lines",
     "gateway_admin/applied.py": "`of_settings`",
     "gateway_admin/server.py": "`of_settings`",
