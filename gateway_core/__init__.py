@@ -3,7 +3,7 @@ plugin (`plugins/<group>/gateway_<name>`), including what ships with it."""
 
 from importlib.metadata import version
 
-from .contract import configs
+from .contract import configs, runners
 
 __version__ = version("tidegate")
 
@@ -14,4 +14,11 @@ def _reader() -> configs.Reader:
     return ConfigReader()
 
 
+def _in_process() -> runners.InProcess:
+    from .runtime.run import run_process
+
+    return run_process
+
+
 configs.read_by(_reader)
+runners.run_by(_in_process)

@@ -17,9 +17,9 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.sdk.trace.sampling import Sampler
 
-from gateway_core.config.load import load
 from gateway_core.config.registry import Registry
 from gateway_core.contract.component import Component, Config
+from gateway_core.contract.configs import load
 from gateway_core.contract.hookspecs import hookimpl
 from gateway_core.contract.interfaces import Observer
 from gateway_core.contract.settings import Settings

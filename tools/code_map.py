@@ -20,8 +20,8 @@ from typing import Any
 import anyio
 from confluent_kafka import Producer
 
-from gateway_core.config.load import load
 from gateway_core.config.registry import Registry
+from gateway_core.contract.configs import load
 from gateway_core.contract.settings import Settings
 from gateway_core.pipeline import compose
 from gateway_core.runtime.gateway import Gateway

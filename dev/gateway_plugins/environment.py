@@ -12,7 +12,7 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from gateway_core import __version__
-from gateway_core.config.installed import OWN
+from gateway_core.contract.configs import SHIPPED
 from gateway_core.contract.errors import StartError
 
 from .processes import LIMIT_S, ran
@@ -69,7 +69,7 @@ class Environment:
 
 def _tidegate() -> list[str]:
     """What pip needs to install the Tidegate that runs this: its checkout, or its version at the index."""
-    return [_origin(name) for name in OWN]
+    return [_origin(name) for name in SHIPPED]
 
 
 def _origin(name: str) -> str:

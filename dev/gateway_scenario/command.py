@@ -8,10 +8,10 @@ from collections.abc import Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-from gateway_core.config.registry import Registry
 from gateway_core.contract.cli import common
 from gateway_core.contract.cli.common import CommandError
 from gateway_core.contract.cli.exit_codes import FAULT, OK
+from gateway_core.contract.configs import installed
 
 
 def play(paths: Sequence[Path] | None, names: Sequence[str], report: Path | None, *, as_json: bool) -> int:
@@ -21,7 +21,7 @@ def play(paths: Sequence[Path] | None, names: Sequence[str], report: Path | None
     from .result import as_json as json_of
     from .result import as_text, run_cases
 
-    registry = Registry.installed()
+    registry = installed()
     places = common.config_paths(paths)
     cases = find_cases(places, registry, os.environ)
     if not cases:

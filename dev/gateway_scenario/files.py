@@ -6,14 +6,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from gateway_core.config.load import load_all
-from gateway_core.config.registry import Registry
-from gateway_core.config.report import Report
-from gateway_core.config.resolve import Resolver
-from gateway_core.config.sources import SUFFIXES
 from gateway_core.contract.config_model import GatewayConfig
 from gateway_core.contract.config_node import Node, locate
 from gateway_core.contract.config_yaml import read
+from gateway_core.contract.configs import SUFFIXES, Registry, load_all, validated
 from gateway_core.contract.errors import ConfigError, Fault
 
 from . import SUFFIX
@@ -108,9 +104,4 @@ def _read(file: Path, registry: Registry, env: Mapping[str, str]) -> tuple[Scena
     if len(reading.documents) != 1:
         raise ConfigError([Fault("expected one document", file=str(file), remedy="write the section `tests:`")])
     (root,) = reading.documents
-    report = Report(root)
-    found = Resolver(registry, report).validate(ScenarioFileConfig, report.filled(root, (), env), ())
-    if report.faults:
-        raise ConfigError(report.faults)
-    assert isinstance(found, ScenarioFileConfig)
-    return found, root
+    return validated(ScenarioFileConfig, root, registry, env), root

@@ -8,10 +8,11 @@ from typing import Any
 
 from gateway_cloudevents import event_json
 
-from gateway_core.cli.offline import build_with
-from gateway_core.config.registry import Registry
+from gateway_core.cli.offline import OfflineRegistry, build_with
+from gateway_core.config.registry import Registry as CoreRegistry
 from gateway_core.contract.capabilities import Reading
 from gateway_core.contract.config_model import GatewayConfig
+from gateway_core.contract.configs import Registry
 from gateway_core.contract.errors import Refused
 from gateway_core.contract.event import Event, Message
 from gateway_core.runtime.build import Built
@@ -19,7 +20,7 @@ from gateway_core.runtime.build import Built
 from .inputs import messages
 from .model import ScenarioConfig, SendConfig
 from .stage import ScenarioError, Stage
-from .staged import StagedRegistry
+from .staged import Staging
 
 LONGEST_S = 172_800.0  # retries take a day by default
 
@@ -36,7 +37,8 @@ def play(config: GatewayConfig, registry: Registry, scenario: ScenarioConfig, fo
     """Runs a scenario to its end. Its files are relative to `folder`. Raises `StartError` if the config can't be built,
     and `ScenarioError`."""
     stage = Stage(scenario)
-    built = build_with(config, StagedRegistry(registry, stage), stage.clock)
+    assert isinstance(registry, CoreRegistry)
+    built = build_with(config, OfflineRegistry(registry, Staging(stage).build), stage.clock)
     for trigger in built.triggers.values():
         trigger.attach()
     for subscription in built.subscriptions():

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from gateway_core.config.registry import Registry
+from gateway_core.contract.configs import Registry
 from gateway_core.contract.errors import TidegateError
 
 from .check import Failure, check, unknown_names

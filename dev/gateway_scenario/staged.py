@@ -1,11 +1,10 @@
-"""A registry whose sources, sinks, channels and dead letters reach nothing outside the process."""
+"""Sources, sinks, channels and dead letters that reach nothing outside the process."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
-from gateway_core.cli.offline import OfflineRegistry
-from gateway_core.config.registry import Registry
 from gateway_core.contract.component import BuildContext, ComponentRef
 from gateway_core.contract.interfaces import ReadingSink
 
@@ -14,31 +13,37 @@ from .record import Key
 from .sinks import FakeReader, RecordingDeadLetter, RecordingSink, ScriptedRemote
 from .stage import Stage
 
+Build = Callable[[ComponentRef, BuildContext], Any]
 
-class StagedRegistry(OfflineRegistry):
-    """The same components as another registry, built for a stage. It builds the real components, since constructors
-    connect to nothing, to find out what they would send and read. A sink that wraps another one (a function's) stays
-    real around the double of that one.
+
+class Staging:
+    """Puts doubles on a stage in place of components. It builds the real components, since constructors connect to
+    nothing, to find out what they would send and read. A sink that wraps another one (a function's) stays real around
+    the double of that one.
     """
 
-    def __init__(self, real: Registry, stage: Stage) -> None:
-        super().__init__(real)
+    def __init__(self, stage: Stage) -> None:
         self._stage = stage
         self._replaced = 0
 
-    def build(self, ref: ComponentRef, context: BuildContext) -> Any:
+    def build(
+        self, ref: ComponentRef, context: BuildContext, built: Callable[[ComponentRef, BuildContext], Any]
+    ) -> Any:
+        """What takes a component's place; `built` makes the real one."""
         if ref.kind in ("sink", "dead_letter"):
-            return self._sink(ref, context)
-        real = super().build(ref, context)
+            return self._sink(ref, context, built)
+        real = built(ref, context)
         if ref.kind == "source":
             self._stage.sources[context.place] = real
         elif ref.kind == "channel":
             return MemoryChannel(self._stage, context.broker, real)
         return real
 
-    def _sink(self, ref: ComponentRef, context: BuildContext) -> Any:
+    def _sink(
+        self, ref: ComponentRef, context: BuildContext, built: Callable[[ComponentRef, BuildContext], Any]
+    ) -> Any:
         outer, self._replaced = self._replaced, 0
-        real = super().build(ref, context)
+        real = built(ref, context)
         made_of_others = self._replaced > 0
         self._replaced = outer + 1
         if isinstance(real, ReadingSink):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,16 +15,25 @@ from ..contract.settings import Settings
 from ..contract.topology import Topology
 from ..runtime.build import Builder, Built
 
+Build = Callable[[ComponentRef, BuildContext], Any]
+Instead = Callable[[ComponentRef, BuildContext, Build], Any]
+
 
 class OfflineRegistry(Registry):
     """The same components as another registry. A component that it builds is only inspected (`BuildContext.offline`);
-    nobody is asked who may send."""
+    nobody is asked who may send. `instead` builds what takes a component's place, given how to build that."""
 
-    def __init__(self, real: Registry) -> None:
+    def __init__(
+        self, real: Registry, instead: Callable[[ComponentRef, BuildContext, Build], Any] | None = None
+    ) -> None:
         vars(self).update(vars(real))
         self.admissions = []
+        self._instead = instead
 
     def build(self, ref: ComponentRef, context: BuildContext) -> Any:
+        return self._real(ref, context) if self._instead is None else self._instead(ref, context, self._real)
+
+    def _real(self, ref: ComponentRef, context: BuildContext) -> Any:
         return super().build(ref, replace(context, offline=True))
 
 

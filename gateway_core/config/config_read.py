@@ -1,26 +1,14 @@
-"""A config as it was read from files before the gateway started."""
+"""Reads a config before the gateway starts."""
 
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
 from pathlib import Path
 
-from ..contract.loaded import Loaded
+from ..contract.runners import ConfigRead
 from ..contract.settings import Settings
 from .load import load_all
 from .registry import Registry
-
-
-@dataclass(frozen=True, slots=True)
-class ConfigRead:
-    """A config as it was read before the gateway started, at `since_ns` (Unix time) or later."""
-
-    files: list[Path]
-    settings: Settings
-    registry: Registry
-    loaded: Loaded
-    since_ns: int
 
 
 def read_config(files: list[Path], settings: Settings, registry: Registry) -> ConfigRead:

@@ -10,14 +10,12 @@ from typing import TYPE_CHECKING, Any
 import pluggy
 
 from ..contract import hookspecs
+from ..contract.configs import SHIPPED
 from ..contract.errors import StartError
 from ..contract.hookspecs import GROUP
 
 if TYPE_CHECKING:
     from ..contract.component import Command
-
-OWN = ("tidegate", "tidegate-dev")
-"""The distributions whose plugins are the shipped ones. The second is for development and need not be installed."""
 
 
 class Plugins:
@@ -78,7 +76,7 @@ def commands() -> Iterator[tuple[Command, str] | StartError]:
 def _shipped_first() -> Iterator[EntryPoint]:
     """All entry points. Those of our own distributions come first, without scanning all other installed ones."""
     shipped: list[EntryPoint] = []
-    for name in OWN:
+    for name in SHIPPED:
         with suppress(PackageNotFoundError):
             shipped += distribution(name).entry_points.select(group=GROUP)
     shipped.sort(key=lambda p: p.name)
@@ -90,6 +88,6 @@ def plugin_with(package: str) -> str | None:
     """The plugin that has this package, for messages: its name, and its distribution if that is not ours."""
     for point in _shipped_first():
         if point.value.partition(":")[0].partition(".")[0] == package:
-            name = point.dist.name if point.dist is not None else OWN[0]
-            return f"the plugin {point.name}" + ("" if name == OWN[0] else f" of {name}, not in {OWN[0]}")
+            name = point.dist.name if point.dist is not None else SHIPPED[0]
+            return f"the plugin {point.name}" + ("" if name == SHIPPED[0] else f" of {name}, not in {SHIPPED[0]}")
     return None

@@ -20,15 +20,6 @@ from .sections import Section, sections
 from .sources import Sources, gather
 
 
-def load(paths: Sequence[Path], registry: Components, env: Mapping[str, str] | None = None) -> GatewayConfig:
-    """The config that files and directories (their `*.yaml` and `*.yml`) hold, read as one.
-
-    `env` is what `${NAME}` is filled from, by default the process's environment. Every component reference is resolved
-    (`ComponentRef.options`). Raises `ConfigError` with all faults.
-    """
-    return load_all(paths, registry, env).config
-
-
 def load_all(
     paths: Sequence[Path],
     registry: Components,
@@ -36,7 +27,7 @@ def load_all(
     documents: Sequence[Node] = (),
     without: Collection[Path] = (),
 ) -> Loaded:
-    """Like `load`, with warnings and the list of files; with more `documents`, and without some of the files."""
+    """See `contract.configs.load_all`."""
     env = os.environ if env is None else env
     return Loading(gather(paths, registry, env, documents, without), registry, env).run()
 
@@ -76,7 +67,7 @@ class Loading:
         for name in (name for name, uses in secrets.uses.items() if not uses):
             self._report.warn("nothing uses this secret", ("secrets", name))
         if faults := self._report.faults:
-            raise ConfigError(faults)
+            raise ConfigError(faults, self.secret_files)
         places = {
             name: {key: locate(self._root, (name, key)) for key in found}
             for name, found in valid.items()

@@ -11,6 +11,7 @@ from pathlib import Path
 from ..contract.components import Components
 from ..contract.config_node import Node, Place, dotted
 from ..contract.config_yaml import read
+from ..contract.configs import SUFFIXES
 from ..contract.errors import Fault
 from ..contract.interpolation import Interpolator
 from .documents import Documents
@@ -18,7 +19,6 @@ from .report import Report
 from .sections import sections
 
 MAX_INCLUDE_DEPTH = 32
-SUFFIXES = (".yaml", ".yml")
 
 
 class Sources:

@@ -38,11 +38,13 @@ class Probe:
 
 
 class ConfigError(TidegateError):
-    """The config can't be used. Holds all faults found, not just the first."""
+    """The config can't be used. Holds all faults found, not just the first. `secret_files` are the files of secrets
+    that it names; None if it was not read that far."""
 
-    def __init__(self, faults: list[Fault]) -> None:
+    def __init__(self, faults: list[Fault], secret_files: Sequence[str] | None = None) -> None:
         super().__init__("\n".join(map(str, faults)))
         self.faults = faults
+        self.secret_files = secret_files
 
 
 class StartError(TidegateError):

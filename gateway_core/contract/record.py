@@ -194,6 +194,8 @@ IN_ORDER = Rule(_in_order, lambda value: [entry.counts() for entry in value])
 """Records in the order of the config: those at the same place are merged."""
 BY_NAME = Rule(_by("name"), lambda value: [entry.counts() for entry in value])
 """Records with names: those of the same name are merged."""
+BY_PART = Rule(_by("part"))
+"""Records about parts: those of the same part are merged."""
 BY_ADDRESS = Rule(_by("address"))
 """Records with addresses: those of the same address are merged."""
 ALL = Rule(lambda mine, theirs: [*mine, *theirs])

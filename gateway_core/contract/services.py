@@ -18,10 +18,10 @@ from .clock import Clock
 from .status import GatewayStatus, ProcessStatus
 
 if TYPE_CHECKING:
-    from .components import Components
     from .condition import Condition
     from .config_model import GatewayConfig
     from .config_node import Node, Place
+    from .configs import Registry
     from .errors import Fault
     from .loaded import Loaded
     from .settings import Settings
@@ -155,7 +155,7 @@ class GatewayView(Changes, Statuses, Protocol):
     @property
     def config(self) -> GatewayConfig: ...
     @property
-    def registry(self) -> Components: ...
+    def registry(self) -> Registry: ...
     @property
     def peers(self) -> Peers: ...
     @property

@@ -17,6 +17,7 @@ from .record import (
     ANY,
     BY_ADDRESS,
     BY_NAME,
+    BY_PART,
     CURRENT,
     DETAILS,
     EARLIEST,
@@ -208,6 +209,13 @@ class ProcessStatus(Record, frozen=True):
     details: Details = {}
 
 
+class Unreported(Record, frozen=True):
+    """A part that raised an error when it was asked for its share of the status. The rest of the status is complete."""
+
+    part: Annotated[str, FIRST("Its name: `service NAME`, or a component by its place in the config.")]
+    error: Annotated[str, FIRST("What it raised.")] = ""
+
+
 class ConfigStatus(Record, frozen=True):
     """The config in force."""
 
@@ -234,6 +242,7 @@ class GatewayStatus(Record, frozen=True):
         dict[str, Any], DETAILS("Metrics of components' own, by section, name and place; empty without metrics.")
     ] = {}
     processes: Annotated[list[ProcessStatus], ALL("The running workers; empty without metrics.")] = []
+    unreported: Annotated[list[Unreported], BY_PART("Parts that could not report their share of this status.")] = []
 
     def entries(self, section: str) -> Sequence[Entry]:
         """Its "brokers", "triggers" or "bridges"."""

@@ -7,7 +7,6 @@ from typing import Any
 
 from anyio.abc import TaskGroup
 
-from ..contract.capabilities import Faulty, offers
 from ..contract.condition import Condition
 from ..contract.event import Event
 from ..contract.filter_guard import FilterGuard
@@ -17,7 +16,7 @@ from ..contract.status import ChannelStatus, TriggerStatus
 from ..delivery import Subscription
 from ..delivery.dead_letter import DeadLetterWriter
 from . import compose
-from .infos import delivery_facts, lag_of, reader_state, source_errors
+from .infos import delivery_facts, fault_of, lag_of, reader_state, source_errors
 from .intake import BoundSource, Counted
 from .metering import Meter
 from .steps import Accept
@@ -158,7 +157,7 @@ class Trigger:
             return Condition(False, fault, "ComponentFailed")
         if s.paused:
             return Condition(False, "paused by an operator", "Paused")
-        if offers(s.feed, Faulty) and (why := s.feed.fault):
+        if why := fault_of(s.feed):
             return Condition(False, why, "FeedFails")
         if s.blocked:
             return Condition(False, s.failures.last or "blocked", "DeadLetterFails")
@@ -166,7 +165,7 @@ class Trigger:
             return Condition(False, s.failures.last or "this machine is short of resources", "OutOfResources")
         if s.failures.many:
             return Condition(False, f"the subscriber fails: {s.failures.last}", "SubscriberFails")
-        if offers(s.sink, Faulty) and (why := s.sink.fault):
+        if why := fault_of(s.sink):
             return Condition(False, f"the subscriber fails: {why}", "SubscriberFails")
         return Condition(True, "", "Delivering")
 

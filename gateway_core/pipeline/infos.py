@@ -7,7 +7,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from ..contract.capabilities import Watched
+from ..contract.capabilities import Faulty, Watched, offers
 from ..contract.clock import rfc3339
 from ..contract.component_errors import text_of_error
 from ..contract.interfaces import Feed, ReadingSink
@@ -88,3 +88,11 @@ def lag_of(feed: Feed) -> int | None:
         return None if lag is None else int(lag)
     except Exception:
         return None
+
+
+def fault_of(component: object) -> str | None:
+    """`Faulty.fault`, of a feed or sink that has it."""
+    try:
+        return component.fault if offers(component, Faulty) else None
+    except Exception as e:
+        return f"it can't tell whether it works: {text_of_error(e)}"

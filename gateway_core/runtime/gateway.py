@@ -15,9 +15,9 @@ from anyio import to_thread
 from anyio.abc import TaskGroup
 
 from .. import __version__
-from ..config.config_read import ConfigRead
 from ..config.registry import Registry
 from ..contract.clock import Clock, SystemClock
+from ..contract.component_errors import text_of_error
 from ..contract.condition import Condition, orphan_condition, start_failure
 from ..contract.config_model import GatewayConfig
 from ..contract.config_node import Place
@@ -25,9 +25,10 @@ from ..contract.data_folder import DataFolder
 from ..contract.errors import ConfigError, StartError, TidegateError
 from ..contract.interfaces import Observer
 from ..contract.loaded import Loaded
+from ..contract.runners import ConfigRead
 from ..contract.services import Reloader, RunningService
 from ..contract.settings import Settings
-from ..contract.status import ConfigStatus, GatewayStatus, TriggerStatus, channel_state
+from ..contract.status import ConfigStatus, GatewayStatus, ProcessStatus, TriggerStatus, Unreported, channel_state
 from ..contract.tasks import quietly
 from ..contract.topology import ObserversOf, Section
 from ..pipeline.broker import ReadingTrigger, Trigger
@@ -341,7 +342,13 @@ class Gateway:
     @property
     def addresses(self) -> Mapping[str, str]:
         """Where services can be reached, by kind."""
-        return {kind: at for service in self.services.values() for kind, at in service.addresses().items()}
+        found: dict[str, str] = {}
+        for name, service in self.services.items():
+            try:
+                found |= service.addresses()
+            except Exception:  # the others can be reached
+                log.exception("service %s can't tell its addresses", name)
+        return found
 
     # -- looking in -------------------------------------------------------------------------------------------------
 
@@ -401,8 +408,8 @@ class Gateway:
             triggers.append(trigger)
             yield
         measures = wanted is None and self.settings.metrics
-        measured = (yield from own_metrics(self._built)) if measures else {}
-        return self._own_status(triggers, measured)
+        measured, unreported = (yield from own_metrics(self._built)) if measures else ({}, [])
+        return self._own_status(triggers, measured, unreported)
 
     def _trigger_statuses(self, wanted: Iterable[str] | None = None) -> Iterator[TriggerStatus]:
         """One by one, of all or of these triggers. Those that read the channel themselves run in the first worker."""
@@ -414,9 +421,11 @@ class Gateway:
             elif trigger is None and orphan is not None:
                 yield orphan_status(name, orphan)
 
-    def _own_status(self, triggers: list[TriggerStatus], measured: dict[str, Any]) -> GatewayStatus:
+    def _own_status(
+        self, triggers: list[TriggerStatus], measured: dict[str, Any], unreported: list[Unreported]
+    ) -> GatewayStatus:
         built, add = self._built, self._earlier.add_to
-        processes = (service.process() for service in self.services.values())
+        processes, failed = self._processes()
         return GatewayStatus(
             version=__version__,
             pid=self.role.pid,
@@ -433,8 +442,21 @@ class Gateway:
             bridges=[add("bridges", bridge_status(b, self._ready)) for b in built.bridges.values()],
             observers=[observer.status() for observer in built.observers],
             measured=measured,
-            processes=[process for process in processes if process is not None],
+            processes=processes,
+            unreported=[*unreported, *failed],
         )
+
+    def _processes(self) -> tuple[list[ProcessStatus], list[Unreported]]:
+        """What services know of this process, and the services that raised instead."""
+        found: list[ProcessStatus] = []
+        failed: list[Unreported] = []
+        for name, service in self.services.items():
+            try:
+                if (process := service.process()) is not None:
+                    found.append(process)
+            except Exception as e:
+                failed.append(Unreported(f"service {name}", text_of_error(e)))
+        return found, failed
 
     @property
     def ingress(self) -> dict[str, list[str]]:

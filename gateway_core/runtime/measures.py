@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Iterator
-from contextlib import suppress
 from typing import Any, TypeVar
 
 from ..contract.capabilities import Measured
+from ..contract.component_errors import text_of_error
+from ..contract.config_node import dotted
 from ..contract.record import DETAILS
+from ..contract.status import Unreported
 from ..pipeline.broker import Trigger
 from .build import Built
 
@@ -26,17 +28,22 @@ def finished(steps: Steps[T]) -> T:
             return made
 
 
-def own_metrics(built: Built) -> Steps[dict[str, Any]]:
-    """The numbers of all components of a gateway, by section, name and place (`GatewayStatus.measured`), in steps."""
+def own_metrics(built: Built) -> Steps[tuple[dict[str, Any], list[Unreported]]]:
+    """The numbers of all components of a gateway, by section, name and place (`GatewayStatus.measured`), in steps; and
+    the components that raised instead."""
     found: dict[str, Any] = {}
+    failed: list[Unreported] = []
     for (section, name, place), part in _components(built):
         if isinstance(part, Measured):
-            with suppress(Exception):  # one that raises must not hide the others
+            try:
                 numbers = dict(part.metrics())
+            except Exception as e:  # the others have theirs
+                failed.append(Unreported(f"metrics of {dotted((section, name, place))}", text_of_error(e)))
+            else:
                 places = found.setdefault(section, {}).setdefault(name, {})
                 places[place] = DETAILS.join(places.get(place, {}), numbers)
         yield
-    return found
+    return found, failed
 
 
 def _components(built: Built) -> Iterator[tuple[tuple[str, str, str], object]]:

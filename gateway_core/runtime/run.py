@@ -13,11 +13,11 @@ from pathlib import Path
 
 import anyio
 
-from ..config.config_read import ConfigRead, read_config
+from ..config.config_read import read_config
 from ..config.registry import Registry
 from ..contract.data_folder import DataFolder
 from ..contract.errors import ConfigError
-from ..contract.runners import Started
+from ..contract.runners import ConfigRead, Started
 from ..contract.settings import Settings
 from ..contract.stopping import StopSignals
 from . import start_conditions

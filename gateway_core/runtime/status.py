@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from ..contract.capabilities import Faulty, offers
 from ..contract.condition import Condition, orphan_condition
 from ..contract.config_model import TriggerConfig
 from ..contract.status import BridgeStatus, BrokerStatus, TriggerStatus, channel_state
 from ..pipeline.bridge import Bridged
 from ..pipeline.broker import Broker
-from ..pipeline.infos import addresses, delivery_facts, source_errors, source_states
+from ..pipeline.infos import addresses, delivery_facts, fault_of, source_errors, source_states
 
 
 def broker_status(broker: Broker) -> BrokerStatus:
@@ -54,7 +53,7 @@ def bridge_condition(bridged: Bridged, running: bool) -> Condition:
         return Condition(False, s.failures.last or "this machine is short of resources", "OutOfResources")
     if not running:
         return Condition(False, "not started", "NotStarted")
-    if offers(s.sink, Faulty) and (why := s.sink.fault):
+    if why := fault_of(s.sink):
         return Condition(False, why, "SinkFails")
     error = source_errors([bridged.bound_source]).get(0)
     return Condition(False, error, "SourceFails") if error else Condition(True, "", "Carrying")

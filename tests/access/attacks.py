@@ -13,8 +13,8 @@ import anyio
 import httpx
 from joserfc.jwk import RSAKey
 
-from gateway_core.config.load import load_all
 from gateway_core.config.registry import Registry
+from gateway_core.contract.configs import load_all
 from gateway_core.contract.settings import Settings
 from gateway_core.runtime.gateway import Gateway
 from tests import web

@@ -13,11 +13,11 @@ import httpx
 from anyio.abc import TaskGroup
 from gateway_testing import ScriptedSink
 
-from gateway_core.config.load import load
 from gateway_core.config.registry import Registry
 from gateway_core.contract.clock import SystemClock
 from gateway_core.contract.component import BuildContext, Component, Config, Transport
 from gateway_core.contract.config_model import GatewayConfig
+from gateway_core.contract.configs import load
 from gateway_core.contract.event import Event, Message
 from gateway_core.contract.hookspecs import hookimpl
 from gateway_core.contract.identity import Identity

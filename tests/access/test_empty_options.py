@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from gateway_core.config.load import load
 from gateway_core.config.registry import Registry
+from gateway_core.contract.configs import load
 from gateway_core.contract.errors import ConfigError
 from tests.command_line import tidegate
 

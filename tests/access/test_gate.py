@@ -18,12 +18,12 @@ from gateway_access import gate
 from gateway_http.endpoint import Endpoint
 from gateway_testing.suites import Kit, MemoryIntake
 
-from gateway_core.config.load import load_all
 from gateway_core.config.registry import Registry
 from gateway_core.contract.admission import AlreadyStored, Verdict
 from gateway_core.contract.authenticator import Forbidden, Unauthenticated
 from gateway_core.contract.component import BuildContext, Component, Config, SourceRef
 from gateway_core.contract.config_model import GatewayConfig
+from gateway_core.contract.configs import load_all
 from gateway_core.contract.errors import ConfigError, Overloaded, Refused
 from gateway_core.contract.event import Event, Message
 from gateway_core.contract.hookspecs import hookimpl

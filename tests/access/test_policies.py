@@ -12,10 +12,10 @@ from gateway_access.policies import admission
 from gateway_scenario.files import find_cases
 from gateway_scenario.result import run_cases
 
-from gateway_core.config.load import load_all
 from gateway_core.config.registry import Registry
 from gateway_core.contract.clock import SystemClock
 from gateway_core.contract.component import BuildContext
+from gateway_core.contract.configs import load_all
 from gateway_core.contract.errors import ConfigError
 from gateway_core.pipeline.broker import Trigger
 from tests import web

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from gateway_core.config.load import load_all
 from gateway_core.config.registry import Registry
+from gateway_core.contract.configs import load_all
 from gateway_core.contract.errors import ConfigError
 
 KEYS = "authenticate: [api_key: {file: keys.json}]"

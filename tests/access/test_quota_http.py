@@ -14,11 +14,11 @@ from anyio.abc import TaskGroup
 from gateway_access.counts import LONGEST_NAME, MOST_NAMES, Counts, metrics
 from gateway_admin.metrics import render
 
-from gateway_core.config.load import load_all
 from gateway_core.config.registry import Registry
 from gateway_core.contract.authenticator import Unauthenticated
 from gateway_core.contract.clock import SystemClock
 from gateway_core.contract.component import BuildContext, Component, Config
+from gateway_core.contract.configs import load_all
 from gateway_core.contract.errors import Refused
 from gateway_core.contract.event import Message
 from gateway_core.contract.hookspecs import hookimpl

@@ -25,11 +25,11 @@ from hypothesis import strategies as st
 from pydantic import BaseModel
 
 from gateway_core.cli.offline import OfflineRegistry, build_with
-from gateway_core.config.load import load_all
 from gateway_core.config.registry import Registry
 from gateway_core.contract.capabilities import Connecting
 from gateway_core.contract.clock import SystemClock
 from gateway_core.contract.component import BuildContext, ComponentRef
+from gateway_core.contract.configs import load_all
 from gateway_core.contract.errors import ConfigError
 from gateway_core.contract.event import Event
 from gateway_core.pipeline.infos import source_states

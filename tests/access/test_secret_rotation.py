@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from gateway_testing import GatewayProcess, Subscriber
 
-from gateway_core.config.load import load
 from gateway_core.config.registry import Registry
+from gateway_core.contract.configs import load
 from gateway_core.runtime.rotation import only_secrets_differ
 from tests import web
 from tests.command_line import tidegate

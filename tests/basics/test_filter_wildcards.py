@@ -11,10 +11,10 @@ from gateway_inspect.tap.choice import BadFilter, compile_one
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from gateway_core.config.load import load_all
 from gateway_core.config.registry import Registry
 from gateway_core.contract.clock import SystemClock
 from gateway_core.contract.component import BuildContext, FilterRef
+from gateway_core.contract.configs import load_all
 from gateway_core.contract.event import Event
 from gateway_core.contract.filter_values import like, spelt
 from gateway_core.contract.interfaces import Filter

@@ -10,10 +10,10 @@ from gateway_cesql.config import CesqlConfig
 from gateway_cesql.plugin import gateway_filters
 from pydantic import ValidationError
 
-from gateway_core.config.load import load
 from gateway_core.config.registry import Registry
 from gateway_core.contract.clock import SystemClock
 from gateway_core.contract.component import BuildContext
+from gateway_core.contract.configs import load
 from gateway_core.contract.errors import ConfigError
 from gateway_core.contract.event import Event
 from gateway_core.contract.interfaces import Filter

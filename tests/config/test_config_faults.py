@@ -15,7 +15,7 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parent))
 from config_plugins import registry
 
-from gateway_core.config.load import load_all
+from gateway_core.contract.configs import load_all
 from gateway_core.contract.errors import ConfigError, Fault
 from gateway_core.contract.faults import render, to_json
 

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 sys.path.insert(0, str(Path(__file__).parent))
 from config_plugins import registry
 
-from gateway_core.config.load import load, load_all
 from gateway_core.contract.config_model import DeliveryConfig, GatewayConfig
+from gateway_core.contract.configs import load, load_all
 from gateway_core.contract.errors import ConfigError
 from gateway_core.contract.faults import render
 from tests.budget import examples

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from gateway_access.policies import PolicyConfig
 
-from gateway_core.config.load import load_all
 from gateway_core.config.registry import Registry
 from gateway_core.contract.component import Component, Config
 from gateway_core.contract.config_extension import DocumentOrigin
+from gateway_core.contract.configs import load_all
 from gateway_core.contract.errors import ConfigError
 from gateway_core.contract.hookspecs import hookimpl
 from gateway_core.contract.loaded import Loaded

@@ -16,10 +16,10 @@ from hypothesis import strategies as st
 sys.path.insert(0, str(Path(__file__).parent))
 from config_plugins import registry
 
-from gateway_core.config.load import load, load_all
 from gateway_core.config.registry import Registry
 from gateway_core.contract.config_extension import DocumentOrigin
 from gateway_core.contract.config_model import GatewayConfig
+from gateway_core.contract.configs import load, load_all
 from gateway_core.contract.errors import ConfigError, Fault
 from gateway_core.contract.event import Event
 from gateway_core.contract.faults import render

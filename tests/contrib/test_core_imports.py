@@ -130,9 +130,9 @@ PAST = PROJECT["tool"]["tidegate"]["past-contract"]
 
 
 def _past_the_contract(file: Path) -> bool:
-    """Whether a file imports a part of the core that acts, anywhere in it."""
+    """Whether a file imports a part of the core other than its contract, anywhere in it."""
     text = file.read_text(encoding="utf-8")
-    if not any(part in text for part in ("runtime", "pipeline", "delivery")) or "gateway_core" not in text:
+    if "gateway_core" not in text:
         return False
     names: list[str] = []
     for node in ast.walk(ast.parse(text)):
@@ -140,7 +140,7 @@ def _past_the_contract(file: Path) -> bool:
             names += [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
         elif isinstance(node, ast.Import):
             names += [alias.name for alias in node.names]
-    return any(re.match(r"gateway_core\.(runtime|pipeline|delivery)(\.|$)", name) for name in names)
+    return any(re.match(r"gateway_core\.(?!contract\b|__version__)", name) for name in names)
 
 
 @pytest.mark.slow

@@ -11,8 +11,8 @@ from gateway_admin import server
 from gateway_api.tokens import Tokens, token_file, write_token
 from gateway_testing import GatewayProcess
 
-from gateway_core.config.load import load
 from gateway_core.config.registry import Registry
+from gateway_core.contract.configs import load
 from gateway_core.contract.errors import ConfigError
 from tests import web
 from tests.command_line import tidegate

@@ -10,8 +10,8 @@ import pytest
 from gateway_api.tokens import read_token
 from gateway_auth.keys import add_key
 
-from gateway_core.config.load import load_all
 from gateway_core.config.registry import Registry
+from gateway_core.contract.configs import load_all
 from gateway_core.contract.settings import Settings
 from gateway_core.runtime.gateway import Gateway
 from tests import web

@@ -17,7 +17,6 @@ from gateway_admin.permits import Permits
 from gateway_api.routes import Problem, Request
 from gateway_inspect.schema import schema
 
-from gateway_core.config.load import load_all
 from gateway_core.config.registry import Registry
 from gateway_core.contract.component import BuildContext, Component, Config, SinkRef, Transport
 from gateway_core.contract.config_extension import (
@@ -31,6 +30,7 @@ from gateway_core.contract.config_extension import (
 )
 from gateway_core.contract.config_model import GatewayConfig
 from gateway_core.contract.config_node import Node
+from gateway_core.contract.configs import load_all
 from gateway_core.contract.errors import ConfigError, Fault, StartError
 from gateway_core.contract.hookspecs import hookimpl
 from gateway_core.contract.loaded import Loaded

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from gateway_core.config.load import load
 from gateway_core.config.registry import Registry
 from gateway_core.contract.clock import SystemClock
 from gateway_core.contract.component import (
@@ -21,6 +20,7 @@ from gateway_core.contract.component import (
     SinkRef,
     Transport,
 )
+from gateway_core.contract.configs import load
 from gateway_core.contract.errors import ConfigError, MissingExtra, StartError
 from gateway_core.contract.hookspecs import hookimpl
 

@@ -11,11 +11,10 @@ from types import SimpleNamespace
 import pytest
 from gateway_workers import plugin as workers_plugin
 
-from gateway_core.config.config_read import ConfigRead
 from gateway_core.config.registry import Registry
 from gateway_core.contract.errors import ConfigError, StartError
 from gateway_core.contract.hookspecs import hookimpl
-from gateway_core.contract.runners import Runner, Started
+from gateway_core.contract.runners import ConfigRead, Runner, Started
 from gateway_core.contract.settings import Settings
 from gateway_core.contract.status import GatewayStatus
 from gateway_core.runtime.run import run

@@ -27,6 +27,7 @@ from gateway_core.contract.status import (
     ReaderStatus,
     SourceStatus,
     TriggerStatus,
+    Unreported,
 )
 from gateway_core.runtime.earlier import Earlier
 from tests.budget import examples
@@ -49,7 +50,13 @@ DETAILS = st.fixed_dictionaries(
 )
 
 
-KEYS = {SourceStatus: "address", BrokerStatus: "name", TriggerStatus: "name", BridgeStatus: "name"}
+KEYS = {
+    SourceStatus: "address",
+    BrokerStatus: "name",
+    TriggerStatus: "name",
+    BridgeStatus: "name",
+    Unreported: "part",
+}
 
 
 def values(hint: Any) -> st.SearchStrategy[Any]:
@@ -163,6 +170,7 @@ EXPECTED: dict[str, Callable[[list[Any]], Any]] = {
     "ONE": lambda parts: reduce(lambda a, b: a.merged(b), known(parts)) if known(parts) else None,
     "IN_ORDER": places,
     "BY_NAME": by("name"),
+    "BY_PART": by("part"),
     "BY_ADDRESS": by("address"),
     "ALL": lambda parts: [entry for part in parts for entry in part],
 }

@@ -15,8 +15,8 @@ from gateway_testing import GatewayProcess
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway_core.config.load import load
 from gateway_core.config.registry import Registry
+from gateway_core.contract.configs import load
 from gateway_core.contract.errors import ConfigError
 from gateway_core.contract.event import Event
 from tests import web

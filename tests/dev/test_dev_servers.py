@@ -17,8 +17,8 @@ import pytest
 from gateway_dev import servers
 from gateway_dev.examples import EXAMPLES
 
-from gateway_core.config.load import load
 from gateway_core.config.registry import Registry
+from gateway_core.contract.configs import load
 
 pytestmark = pytest.mark.usefixtures("processes")
 COMMAND = [sys.executable, "-m", "gateway_core.cli", "dev"]

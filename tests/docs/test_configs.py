@@ -12,8 +12,8 @@ from gateway_scenario.files import find_cases, is_scenario
 from gateway_scenario.result import failure_text, run_cases
 from ruamel.yaml import YAML
 
-from gateway_core.config.load import load
 from gateway_core.config.registry import Registry
+from gateway_core.contract.configs import load
 from tests.command_line import tidegate
 
 ROOT = Path(__file__).parents[2]

@@ -19,9 +19,9 @@ from ruamel.yaml import YAML
 
 from gateway_core.cli.app import app
 from gateway_core.cli.lazy import loaded
-from gateway_core.config.load import load
 from gateway_core.config.registry import Registry
 from gateway_core.contract.config_model import GatewayConfig
+from gateway_core.contract.configs import load
 from gateway_core.contract.errors import ConfigError
 from gateway_core.contract.settings import Settings
 from gateway_core.runtime.gateway import Gateway

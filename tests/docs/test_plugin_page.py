@@ -97,6 +97,8 @@ def test_its_number_is_a_metric_and_on_its_page(package: Path) -> None:
         line = 'tidegate_rejected_events_total{trigger="not-europe",place="subscriber"} 2'
         gateway.wait_until(lambda: line in gateway.admin("/metrics").text)
         assert "<th>not-europe</th><td>2</td>" in gateway.admin("/console/rejected").text
+        overview = gateway.admin("/console").text
+        assert re.search(r'<a href="/console/rejected">Rejected</a></span> <span class="value"[^>]*>2</span>', overview)
         stranger = httpx.get(f"{gateway.admin_url}/console/rejected")
         assert (stranger.status_code, stranger.headers["location"]) == (303, "/console/login?next=/console/rejected")
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import tempfile
 from pathlib import Path
 
-from gateway_core.config.load import load_all
 from gateway_core.config.registry import Registry
+from gateway_core.contract.configs import load_all
 from gateway_core.contract.errors import ConfigError
 from gateway_core.contract.faults import render
 from tests.fuzz.checks import check_plain

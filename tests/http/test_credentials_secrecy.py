@@ -13,9 +13,9 @@ import pytest
 from gateway_testing import GatewayProcess, Subscriber
 from gateway_testing.subscriber import Answer, Received
 
-from gateway_core.config.load import load_all
 from gateway_core.config.registry import Registry
 from gateway_core.contract.config_model import GatewayConfig
+from gateway_core.contract.configs import load_all
 from gateway_core.contract.errors import ConfigError
 from gateway_core.contract.settings import Settings
 from gateway_core.runtime.gateway import Gateway

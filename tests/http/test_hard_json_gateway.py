@@ -12,8 +12,8 @@ import anyio
 import pytest
 from gateway_cloudevents import event_json
 
-from gateway_core.config.load import load_all
 from gateway_core.config.registry import Registry
+from gateway_core.contract.configs import load_all
 from gateway_core.contract.settings import Settings
 from gateway_core.runtime.gateway import Gateway
 from tests import web

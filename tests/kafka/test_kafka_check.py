@@ -17,10 +17,10 @@ from gateway_kafka.client_config import KafkaProducerConfig
 from gateway_kafka.config import KafkaSourceConfig
 from gateway_kafka.source import KafkaSource
 
-from gateway_core.config.load import load_all
 from gateway_core.config.registry import Registry
 from gateway_core.contract.clock import SystemClock
 from gateway_core.contract.component import BuildContext, Component, Config
+from gateway_core.contract.configs import load_all
 from gateway_core.contract.errors import ConfigError, Fault, StartError
 from gateway_core.contract.hookspecs import hookimpl
 from tests.areas import areas

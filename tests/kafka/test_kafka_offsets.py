@@ -25,8 +25,8 @@ from gateway_kafka.groups import groups_of
 from gateway_testing import GatewayProcess
 
 from gateway_core.cli import main
-from gateway_core.config.load import load
 from gateway_core.config.registry import Registry
+from gateway_core.contract.configs import load
 from tests import web
 
 pytestmark = pytest.mark.anyio

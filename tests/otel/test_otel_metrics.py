@@ -128,7 +128,7 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.trace import set_tracer_provider
 from gateway_core.runtime.build import Builder
 from gateway_core.contract.clock import SystemClock
-from gateway_core.config.load import load
+from gateway_core.contract.configs import load
 from gateway_core.config.registry import Registry
 from gateway_core.contract.settings import Settings
 

@@ -18,10 +18,10 @@ from hypothesis import strategies as st
 
 from gateway_core.cli import main
 from gateway_core.cli.offline import built_offline
-from gateway_core.config.load import load
 from gateway_core.config.registry import Registry
 from gateway_core.contract.component import BuildContext, FilterRef
 from gateway_core.contract.config_model import DeliveryConfig, GatewayConfig
+from gateway_core.contract.configs import load
 from gateway_core.contract.event import Event
 from gateway_core.contract.filters import all_of, clause_of
 from gateway_core.contract.interfaces import Clause, Filter, Outcome

@@ -12,8 +12,8 @@ import pytest
 from gateway_scenario.files import find_cases
 
 from gateway_core.cli import main
-from gateway_core.config.load import load
 from gateway_core.config.registry import Registry
+from gateway_core.contract.configs import load
 from gateway_core.contract.errors import ConfigError
 
 GATEWAY = """\

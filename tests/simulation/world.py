@@ -13,8 +13,8 @@ from unittest.mock import patch
 
 from gateway_serving import unexpected
 
-from gateway_core.config.config_read import ConfigRead
 from gateway_core.config.registry import Registry
+from gateway_core.contract.runners import ConfigRead
 from gateway_core.delivery import deliveries, subscription
 
 from . import configs, plugins

@@ -15,8 +15,8 @@ from gateway_testing.suites import Kit
 from gateway_websocket.config import WebSocketSourceConfig
 from websockets.exceptions import InvalidStatus
 
-from gateway_core.config.load import load_all
 from gateway_core.config.registry import Registry
+from gateway_core.contract.configs import load_all
 from gateway_core.contract.settings import Settings
 from gateway_core.runtime.gateway import Gateway
 from tests.auth.rig import basic

@@ -13,7 +13,6 @@ import anyio
 import pytest
 from gateway_cloudevents.bindings import HTTP
 
-from gateway_core.config.registry import Registry
 from gateway_core.contract.authenticator import Authenticator
 from gateway_core.contract.capabilities import runs_alone
 from gateway_core.contract.clock import SystemClock
@@ -30,6 +29,7 @@ from gateway_core.contract.component import (
     SinkRef,
     SourceRef,
 )
+from gateway_core.contract.configs import Registry, installed
 from gateway_core.contract.interfaces import Channel, Codec, Filter, KeyMapper, Sink, Source
 
 from . import faulty_codec
@@ -41,9 +41,7 @@ _patience: ContextVar[float] = ContextVar("patience", default=PATIENCE_S)
 
 @cache
 def _installed() -> Registry:
-    registry = Registry.installed()
-    registry.add("suite_faulty", faulty_codec)
-    return registry
+    return installed({"suite_faulty": faulty_codec})
 
 
 class Kit:

@@ -13,9 +13,10 @@ from urllib.parse import parse_qsl, unquote
 import msgspec
 from anyio import to_thread
 
-from gateway_core.contract.errors import Fault, TidegateError
+from gateway_core.contract.configs import Registry, is_shipped
+from gateway_core.contract.errors import Fault, StartError, TidegateError
 from gateway_core.contract.options import Config
-from gateway_core.contract.services import GatewayView
+from gateway_core.contract.services import GatewayView, Service
 
 from .roles import Role
 
@@ -215,18 +216,24 @@ class ServiceRoutes:
     """The routes of all services of a gateway: those that are there from the start, and `all` of them."""
 
     def __init__(self, gateway: GatewayView) -> None:
-        services = gateway.services.values()
-        self._services: list[OffersRoutes] = [service for service in services if isinstance(service, OffersRoutes)]
-        self._found = {n: s.routes() for n, s in enumerate(self._services) if not isinstance(s, LoadsRoutes)}
+        self._services: dict[str, OffersRoutes] = {
+            name: s for name, s in gateway.services.items() if isinstance(s, OffersRoutes)
+        }
+        self._found = {n: s.routes() for n, s in self._services.items() if not isinstance(s, LoadsRoutes)}
+        registry = gateway.registry
+        self._foreign = any(not is_shipped(registry, plugin) for _, plugin in self._offered(registry))
+
+    def _offered(self, registry: Registry) -> Iterator[tuple[Service, str]]:
+        return (registry.services[name] for name in self._services)
 
     @property
     def loaded(self) -> list[Route]:
         """Those that are there."""
-        return [route for _, routes in sorted(self._found.items()) for route in routes]
+        return [route for name in self._services for route in self._found.get(name, ())]
 
     async def all(self) -> list[Route]:
         """Loads the others."""
-        late = {n: s for n, s in enumerate(self._services) if n not in self._found and isinstance(s, LoadsRoutes)}
+        late = {n: s for n, s in self._services.items() if n not in self._found and isinstance(s, LoadsRoutes)}
 
         def load() -> None:
             for service in late.values():
@@ -235,3 +242,21 @@ class ServiceRoutes:
         await to_thread.run_sync(load)
         self._found |= {n: service.routes() for n, service in late.items()}
         return self.loaded
+
+    async def check(self, own: Sequence[Route]) -> None:
+        """Raises `StartError` if a request would never reach a route because another service, or the server itself
+        (its `own` routes), has one for the same path. Shipped services have no two such routes, so without others
+        nothing is loaded for this."""
+        if not self._foreign:
+            return
+        await self.all()
+        before = [("the admin API itself", route) for route in own]
+        for name in self._services:
+            for route in self._found[name]:
+                owner = f"service {name}"
+                for other, earlier in before:
+                    if earlier.method == route.method and earlier.match(route.path) is not None:
+                        both = f"{owner} offers twice" if other == owner else f"{other} and {owner} both offer"
+                        what, remedy = f"the route {route.method} {route.path}", "change the path of one"
+                        raise StartError(f"{both} {what}: {remedy}, or remove its plugin")
+                before.append((owner, route))

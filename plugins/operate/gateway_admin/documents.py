@@ -11,11 +11,11 @@ from typing import Any
 
 from gateway_api.routes import JSON, Problem, Request
 
-from gateway_core.config.documents import kind_of
 from gateway_core.contract.components import Components
 from gateway_core.contract.config_extension import DocumentKind
 from gateway_core.contract.config_node import Node
 from gateway_core.contract.config_yaml import read
+from gateway_core.contract.configs import kind_of
 from gateway_core.contract.errors import ConfigError, Fault
 
 from .permits import Permits

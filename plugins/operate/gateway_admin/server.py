@@ -89,8 +89,9 @@ class Admin:
         load: Callable[[], Awaitable[Sequence[Route]]] | None = None,
     ) -> None:
         probes = {"ready": ready, "live": live, "startup": started}
-        self._watching = watching_routes(status, probes, with_metrics, own_metrics)
-        some = [*self._watching, *more]
+        self.watching = watching_routes(status, probes, with_metrics, own_metrics)
+        """Routes of its own."""
+        some = [*self.watching, *more]
         self._router = Router(described(some) if load is None else some)
         self._load = load
         self._loading = anyio.Lock()
@@ -112,7 +113,7 @@ class Admin:
         except Problem:
             async with self._loading:
                 if self._load is not None:
-                    self._router = Router(described([*self._watching, *await self._load()]))
+                    self._router = Router(described([*self.watching, *await self._load()]))
                     self._load = None
             return self._router.find(method, path)
 

@@ -92,7 +92,7 @@ class AdminService(RunningService):
         keep_private(self._applied.folder)
         if gateway.settings.admin == "off":
             return
-        self._admin = self._made()
+        self._admin = await self._made()
         if gateway.settings.admin != "socket":
             self.tokens.refresh()
             self._tasks = tasks
@@ -149,9 +149,10 @@ class AdminService(RunningService):
     def _stored_faults(self, loaded: Loaded) -> list[Fault]:
         return stored_faults(loaded, self._applied, permits_of(loaded.config, self.gateway.data_dir))
 
-    def _made(self) -> Admin:
+    async def _made(self) -> Admin:
+        """The server. Raises `StartError` if one of its routes would hide another."""
         gateway, settings, routes = self.gateway, self.gateway.settings, ServiceRoutes(self.gateway)
-        return Admin(
+        admin = Admin(
             lambda: finished(gateway.status_in_steps()),
             lambda: gateway.ready,
             started=lambda: gateway.started,
@@ -163,6 +164,8 @@ class AdminService(RunningService):
             names=[name for name in settings.admin_hosts.split(",") if name.strip()],
             audit=self.audit,
         )
+        await routes.check(admin.watching)
+        return admin
 
     async def _open(self, admin: Admin, tasks: TaskGroup) -> None:
         """Opens the socket in the data directory first, which can't collide with another gateway's. After that, a

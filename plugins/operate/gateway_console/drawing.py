@@ -9,8 +9,8 @@ from urllib.parse import quote
 from gateway_inspect.graph.layout import Box, Layout, Line, arranged
 from gateway_inspect.graph.topology import Node, Topology
 
-from .figures import cut
 from .health import about
+from .offered import cut
 from .page import NAVIGATION, ROOT
 
 _WIDTHS = {"source": 180, "broker": 170, "trigger": 256, "bridge": 256, "sink": 210, "dead_letter": 210}

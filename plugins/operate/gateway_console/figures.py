@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from gateway_inspect.graph.topology import Topology
 
 from gateway_core.contract.status import BridgeStatus, BrokerStatus, DeliveryStatus, GatewayStatus, TriggerStatus
 
-from .filters import count, rate, seconds
+from .filters import count, rate
 from .health import Health, Rates, failed_per_s
+from .offered import Offered, cut
 from .scope import Chosen
 
 Figure = tuple[str, str]
@@ -23,12 +24,6 @@ WITHIN = {"source": 25, "broker": 23, "trigger": 37}
 """How many characters fit into a box of the drawing."""
 LONG = 300
 _UNKNOWN = Health("unknown", "warn")
-
-
-def cut(text: str, most: int) -> str:
-    """The text in one line of at most so many characters."""
-    line = " ".join(text.split())
-    return line if len(line) <= most else line[: most - 1] + "…"
 
 
 def _unknown(name: str) -> int | None:
@@ -47,6 +42,8 @@ class Now:
     letters: Callable[[str], int | None] = _unknown
     """How many dead letters a trigger, bridge or broker has now, as far as that is known."""
     all_letters: int | None = None
+    offered: Offered = field(default_factory=Offered)
+    """What services add to the summary."""
 
     def per_s(self, value: float) -> str:
         return rate(value) if self.counted else "–"
@@ -94,9 +91,7 @@ class Now:
             "failing gateway": (self.per_s(failing), "bad" if failing else ""),
             "lag gateway": (count(sum(entry.lag or 0 for entry in deliveries)), ""),
             "dead gateway": (count(dead), "warn" if dead else ""),
-            "workers gateway": (count(status.workers), ""),
-            "uptime gateway": (seconds(int(status.uptime_s)), ""),
-            "generation gateway": (count(status.config.generation), "bad" if status.config.error else ""),
+            **{key: (each.text, each.kind) for key, each in self.offered.figures.items()},
         }
 
     def _broker(self, broker: BrokerStatus, triggers: int) -> Figures:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 from urllib.parse import quote
 
-from gateway_core.contract.status import BrokerStatus, DeliveryStatus, GatewayStatus, TriggerStatus
+from gateway_core.contract.status import BrokerStatus, DeliveryStatus, GatewayStatus, TriggerStatus, Unreported
 
 from .page import ROOT
 
@@ -84,9 +84,17 @@ def healths(status: GatewayStatus, rates: Rates) -> dict[str, Health]:
     return {f"{word}:{each.name}": health_of(each, rates.get((f"{word}s", each.name), {})) for word, each in entries}
 
 
-def troubles(status: GatewayStatus, found: Mapping[str, Health]) -> list[Trouble]:
-    """All problems, the worst first. Triggers that only wait for their broker are left out."""
-    return sorted(_troubles(status, found), key=lambda each: each.health.kind != "bad")
+def troubles(
+    status: GatewayStatus, found: Mapping[str, Health], unreported: Iterable[Unreported] = ()
+) -> list[Trouble]:
+    """All problems, the worst first. Triggers that only wait for their broker are left out. `unreported` are parts
+    that failed beside those of the status."""
+    silent = [_silent(part) for part in (*status.unreported, *unreported)]
+    return sorted([*_troubles(status, found), *silent], key=lambda each: each.health.kind != "bad")
+
+
+def _silent(part: Unreported) -> Trouble:
+    return Trouble("part", part.part, Health("does not report", "warn", part.error), ROOT)
 
 
 def _troubles(status: GatewayStatus, found: Mapping[str, Health]) -> Iterator[Trouble]:

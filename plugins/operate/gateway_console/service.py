@@ -6,10 +6,12 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from anyio.abc import TaskGroup
+from gateway_api.figures import Figure
 from gateway_api.routes import Route
 
 from gateway_core.contract.errors import StartError
 from gateway_core.contract.services import GatewayView, RunningService, Stream
+from gateway_core.contract.status import GatewayStatus
 
 from .switch import ROOT, check_switch, switched_on
 
@@ -47,6 +49,17 @@ class ConsoleService(RunningService):
         from .routes import console_routes
 
         return console_routes(self._made().console)
+
+    def figures(self, status: GatewayStatus) -> Sequence[Figure]:
+        """Those of the overview that say how the gateway runs."""
+        from .filters import count, seconds
+
+        config = status.config
+        return [
+            Figure("Workers", count(status.workers)),
+            Figure("Up", seconds(int(status.uptime_s))),
+            Figure("Generation", count(config.generation), "bad" if config.error else ""),
+        ]
 
     def _made(self) -> ConsoleParts:
         """What this worker keeps, from the first time on that somebody looks."""

@@ -16,11 +16,10 @@ from anyio import to_thread
 from anyio.abc import TaskGroup
 from gateway_audit_log.log import audit_log
 
-from gateway_core.config.load import Loading
-from gateway_core.config.sources import gather
 from gateway_core.contract.component_errors import text_of_error
 from gateway_core.contract.config_model import GatewayConfig
 from gateway_core.contract.config_node import Node, Place
+from gateway_core.contract.configs import load_all
 from gateway_core.contract.errors import ConfigError, Fault, StartError
 from gateway_core.contract.loaded import Loaded
 from gateway_core.contract.services import GatewayView, RunningService
@@ -137,12 +136,14 @@ class ReloadService(RunningService):
         return await to_thread.run_sync(self._loaded, paths, documents, without)
 
     def _loaded(self, paths: Sequence[Path], documents: Sequence[Node], without: Collection[Path]) -> Loaded:
-        registry = self._gateway.registry
-        loading = Loading(gather(paths, registry, os.environ, documents, without), registry, os.environ)
         try:
-            return loading.run()
-        finally:  # even if it has faults: a secret's file that is missing may come later
-            self._secret_files = loading.secret_files
+            loaded = load_all(paths, self._gateway.registry, None, documents, without)
+        except ConfigError as e:
+            if e.secret_files is not None:  # a secret's file that is missing may come later
+                self._secret_files = list(e.secret_files)
+            raise
+        self._secret_files = list(loaded.secret_files)
+        return loaded
 
     def _all_paths(self) -> list[Path]:
         return [*self._paths, *self._gateway.registry.config_files(self._gateway.settings)]

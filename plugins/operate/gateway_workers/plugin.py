@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 from gateway_core.contract.hookspecs import hookimpl
 
 if TYPE_CHECKING:
-    from gateway_core.config.config_read import ConfigRead
-    from gateway_core.contract.runners import Runner, Started
+    from gateway_core.contract.runners import ConfigRead, Runner, Started
 
 
 def _supervised(config: ConfigRead, on_started: Callable[[Started], None]) -> int:
@@ -22,7 +21,7 @@ def _supervised(config: ConfigRead, on_started: Callable[[Started], None]) -> in
 
 
 def _watched(config: ConfigRead, on_started: Callable[[Started], None]) -> int:
-    from gateway_core.runtime.run import run_process
+    from gateway_core.contract.runners import run_process
 
     from .event_loop import EventLoop
     from .watchdog import Watchdog

@@ -25,10 +25,9 @@ import anyio
 import msgspec
 from anyio.abc import Process, TaskGroup
 
-from gateway_core.config.config_read import ConfigRead
 from gateway_core.contract.data_folder import DataFolder
 from gateway_core.contract.errors import ConfigError, Fault, StartError
-from gateway_core.contract.runners import Started
+from gateway_core.contract.runners import ConfigRead, Started
 from gateway_core.contract.status import GatewayStatus
 from gateway_core.contract.stopping import StopSignals
 

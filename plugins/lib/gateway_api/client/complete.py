@@ -55,11 +55,7 @@ def _running(ctx: Any, sections: Sequence[str]) -> list[str]:
 
 
 def _written(ctx: Any, sections: Sequence[str]) -> list[str]:
-    import os
-
-    from gateway_core.config.registry import Registry
-    from gateway_core.config.sources import gather
     from gateway_core.contract.cli.common import config_paths
+    from gateway_core.contract.configs import installed, names
 
-    root = gather(config_paths(ctx.params.get("paths")), Registry.installed(), os.environ).root.value
-    return [str(name) for section in sections if section in root for name in root[section].value]
+    return names(config_paths(ctx.params.get("paths")), installed(), sections)

@@ -10,11 +10,10 @@ from pathlib import Path
 
 from gateway_api.client.remote import Declined, fault_of, remote
 
-from gateway_core.config.registry import Registry
-from gateway_core.config.sources import config_files
 from gateway_core.contract.cli import common
 from gateway_core.contract.cli.common import CommandError
 from gateway_core.contract.cli.exit_codes import FAULT, OK
+from gateway_core.contract.configs import config_files, installed
 from gateway_core.contract.errors import ConfigError, Fault
 from gateway_core.contract.faults import to_json
 
@@ -86,7 +85,7 @@ def _contents(files: Sequence[Path]) -> list[tuple[str, bytes]]:
         if str(file) == "-":
             found.append((STDIN, sys.stdin.buffer.read()))
             continue
-        inside = config_files(file, Registry.installed()) if file.is_dir() else []
+        inside = config_files(file, installed()) if file.is_dir() else []
         if file.is_dir() and not inside:
             raise CommandError(f"{file}: the directory has no *.yaml or *.yml file")
         found += [(str(f), f.read_bytes()) for f in inside or [file]]

@@ -53,6 +53,8 @@ def tables(status: GatewayStatus) -> Iterator[TableRows]:
         rows = [[*_condition(b), b.source, b.sink, *_texts(b, *numbers)] for b in bridges]
         columns = ["bridge", "ready", "source", "sink", "delivered", "refused", "failed", "dead"]
         yield _with_reasons(_with_retries(("Bridges", columns, rows), bridges), bridges)
+    if unreported := status.unreported:
+        yield "Not reported", ["part", "error"], [[part.part, one_line(part.error, 200)] for part in unreported]
 
 
 def _readers(triggers: Sequence[TriggerStatus]) -> Iterator[TableRows]:

@@ -13,6 +13,7 @@ from ..drawing import dead_letters, drawing
 from ..figures import Figure, Now
 from ..health import about, healths, troubles
 from ..live import LiveParts, live
+from ..offered import offered
 from ..page import fragment, html, page, render
 from ..scope import Chosen, Scope, chosen, drawn
 
@@ -33,10 +34,11 @@ def routes(console: Console) -> list[Route]:
         rates = {(section, entry["name"]): entry for section in sections for entry in found[section]}
         status = console.sampler.current
         stock = console.stock
-        return Now(status, rates, healths(status, rates), found["seconds"] > 0, stock.of, stock.total)
+        added = offered(console.gateway.services, status)
+        return Now(status, rates, healths(status, rates), found["seconds"] > 0, stock.of, stock.total, added)
 
     def wrong(current: Now, scope: Scope, selected: Chosen) -> dict[str, Any]:
-        found = troubles(current.status, current.healths)
+        found = troubles(current.status, current.healths, current.offered.failed)
         if scope.broker or scope.bridge:
             names = {"trigger": selected.triggers, "broker": selected.brokers, "bridge": selected.bridges}
             here = about("broker", scope.broker)
@@ -67,6 +69,7 @@ def routes(console: Console) -> list[Route]:
             "query": _query(scope),
             "listed": shape.remember(frozenset(single.union(names[:most]))),
             "figure": figure,
+            "offered": current.offered.figures,
             "drawing": drawing(part),
             "left_out": left_out,
             "brokers": selected.brokers[: 2 * _MOST_LISTED],

@@ -16,7 +16,6 @@ from gateway_cloudevents import event_json
 from gateway_cloudevents.event_files import from_file
 from gateway_json import json_text
 
-from gateway_core.config.registry import Registry
 from gateway_core.contract.cli import common
 from gateway_core.contract.cli.common import CommandError
 from gateway_core.contract.cli.exit_codes import FAULT, OK, USAGE
@@ -108,17 +107,16 @@ def sender_of(subject: str | None, authenticator: str, claims: Sequence[str]) ->
 
 
 def _offline(paths: Sequence[Path] | None, broker: str | None, trigger: str | None, sender: Sender | None) -> Asked:
-    from gateway_core.cli.offline import built_offline
-    from gateway_core.config.load import load
     from gateway_core.contract.clock import SystemClock
+    from gateway_core.contract.configs import installed, load, offline
 
     from ..explain import deciding, explain_text, sources_of
 
-    registry = Registry.installed()
+    registry = installed()
     config = load(common.config_paths(paths), registry)
     _known("broker or bridge", broker, [*config.brokers, *config.bridges])
     _known("trigger", trigger, list(config.triggers))
-    built = built_offline(config, registry)
+    built = offline(config, registry)
     sources = sources_of(built)
     decide = deciding(config, registry, SystemClock(), sender)
     return lambda text: explain_text(text, built, sources, broker, trigger, decide)

@@ -40,10 +40,8 @@ def _asked(admin: str | None, data_dir: Path | None) -> Topology:
 
 
 def _offline(paths: Sequence[Path] | None) -> Topology:
-    from gateway_core.cli.offline import built_offline
-    from gateway_core.config.load import load
-    from gateway_core.config.registry import Registry
+    from gateway_core.contract.configs import installed, load, offline
 
-    registry = Registry.installed()
+    registry = installed()
     config = load(common.config_paths(paths), registry)
-    return topology(config, built_offline(config, registry))
+    return topology(config, offline(config, registry))

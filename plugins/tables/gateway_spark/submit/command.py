@@ -56,14 +56,13 @@ def submit(
 
     Exit codes: 0 stopped, 1 the job failed or the config has faults, 2 wrong usage, 3 it can't be submitted.
     """
-    from gateway_core.config.load import load
-    from gateway_core.config.registry import Registry
     from gateway_core.contract.cli import common
+    from gateway_core.contract.configs import installed, load
 
     from .run import Submission, job_of, run
 
     settings = common.settings(data_dir=data_dir)
-    registry = Registry.installed()
+    registry = installed()
     job = job_of(load(common.config_paths(config), registry), settings, registry, trigger)
     submission = Submission(replace(job, master=master or job.master), deploy_mode.value, wheel, more or ())
     for note in submission.notes():

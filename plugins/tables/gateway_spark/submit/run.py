@@ -28,8 +28,8 @@ from .shipping import UTC, shipped
 from .standalone import spark_home
 
 if TYPE_CHECKING:
-    from gateway_core.config.registry import Registry
     from gateway_core.contract.config_model import GatewayConfig
+    from gateway_core.contract.configs import Registry
     from gateway_core.contract.settings import Settings
     from gateway_core.pipeline.broker import ReadingTrigger
 
@@ -41,6 +41,7 @@ _STOPPED = (0, 130, 143, -signal.SIGTERM)
 def job_of(config: GatewayConfig, settings: Settings, registry: Registry, name: str) -> Job:
     """The job of a trigger, as the gateway itself would run it. Raises `StartError` if there is no such trigger, it has
     no Spark table, the gateway runs it, or Kafka can't be reached for its offsets."""
+    from gateway_core.config.registry import Registry as CoreRegistry
     from gateway_core.contract.clock import SystemClock
     from gateway_core.pipeline.broker import ReadingTrigger
     from gateway_core.runtime.build import Builder
@@ -71,6 +72,7 @@ def job_of(config: GatewayConfig, settings: Settings, registry: Registry, name: 
             "observers": [],
         }
     )
+    assert isinstance(registry, CoreRegistry)
     trigger = Builder(alone, settings, registry, SystemClock()).build().triggers[name]
     assert isinstance(trigger, ReadingTrigger)
     return anyio.run(_job, trigger)
