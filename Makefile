@@ -16,7 +16,7 @@ BUILT := $(READY)
 endif
 PYTEST := $(TESTED)/python -m pytest --durations 10 --durations-min 1
 # more workers than cores, for many tests wait; tests that share a fixture in one worker, and in the order of tests/conftest.py: what takes long begins first
-SPREAD := $(PYTEST) -n 4 --dist loadgroup --no-loadscope-reorder
+SPREAD := $(PYTEST) -n 5 --dist loadgroup --no-loadscope-reorder
 ALL := --hypothesis-profile all
 # Options of the command that a target runs: make demo ARGS="--events 100000 --keep"
 ARGS ?=
@@ -54,7 +54,7 @@ test-all: $(BUILT)  ## the same with the long forms (marked "full"), and propert
 	$(SPREAD) $(ALL) $(ARGS)
 
 quick: $(BUILT)  ## what starts no process and takes little CPU time, in about half a minute
-	$(PYTEST) -n 2 -m "unit and not full and not area and not twin and not slow" --hypothesis-profile quick $(ARGS)
+	$(PYTEST) -n 3 -m "unit and not full and not area and not twin and not slow" --hypothesis-profile quick $(ARGS)
 
 soak: $(READY)  ## HOURS=8 or MINUTES=10: gateways under load while a fault comes every few seconds; ends with a report
 	@$(BIN)/python tools/fetch.py

@@ -55,6 +55,7 @@ def ask(shared: Lab, path: str, role: str = "viewer") -> httpx.Response:
 
 
 @pytest.mark.spec("CO-70")
+@pytest.mark.area(name="console")
 def test_types_and_sources_are_seen_in_all_workers(page: Page, shared: Lab) -> None:
     shared.send({"id": "before", "type": "from.before", "source": "/x"})
     page.goto(f"{shared.url}/catalogue")

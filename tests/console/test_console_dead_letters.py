@@ -117,6 +117,7 @@ def test_a_replay_is_cancelled(page: Page, shared: Lab) -> None:
 
 
 @pytest.mark.spec("CO-41", "CO-43")
+@pytest.mark.area(name="console")
 def test_one_is_edited_and_stays_until_it_is_delivered(page: Page, shared: Lab) -> None:
     shared.down({"id": "wrong", "type": "order.paid", "data": {"amount": -1}})
     page.goto(f"{shared.url}/dead-letters")
@@ -180,6 +181,7 @@ def test_hostile_content_is_text(page: Page, shared: Lab) -> None:
 
 
 @pytest.mark.spec("CO-42")
+@pytest.mark.area(name="console")
 def test_ten_thousand_are_listed_and_replayed(shared: Lab) -> None:
     key = Keys([bytes(32)])
     plain = [letter(n, tidegatetrigger=f"trigger-{n % 80}") for n in range(9_999)]

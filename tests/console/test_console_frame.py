@@ -63,6 +63,7 @@ def until(page: Page, expression: str) -> None:
     raise AssertionError(f"never: {expression}")
 
 
+@pytest.mark.area(name="console")
 def test_the_focus_stays_where_it_is(browser: Browser, shared: Lab) -> None:
     with watched(browser, shared, "/triggers") as page:
         page.get_by_role("link", name="orders", exact=True).focus()
@@ -77,6 +78,7 @@ def test_the_focus_stays_where_it_is(browser: Browser, shared: Lab) -> None:
         expect(page.get_by_role("heading", name="orders", level=1)).to_be_visible()
 
 
+@pytest.mark.area(name="console")
 def test_a_click_that_takes_its_time_counts(browser: Browser, shared: Lab) -> None:
     with watched(browser, shared, "/triggers") as page:
         page.get_by_role("link", name="orders", exact=True).hover()
@@ -86,6 +88,7 @@ def test_a_click_that_takes_its_time_counts(browser: Browser, shared: Lab) -> No
         expect(page.get_by_role("heading", name="orders", level=1)).to_be_visible()
 
 
+@pytest.mark.area(name="console")
 def test_selected_text_stays_selected(browser: Browser, shared: Lab) -> None:
     with watched(browser, shared, "/triggers") as page:
         page.get_by_role("link", name="orders", exact=True).evaluate("(link) => getSelection().selectAllChildren(link)")
@@ -99,6 +102,7 @@ def test_selected_text_stays_selected(browser: Browser, shared: Lab) -> None:
         until(page, "document.querySelector('tbody').textContent !== window.before")
 
 
+@pytest.mark.area(name="console")
 def test_a_hidden_page_has_no_stream(browser: Browser, shared: Lab) -> None:
     with watched(browser, shared, "/triggers") as page:
         page.evaluate("window.seen(true)")
@@ -113,6 +117,7 @@ def test_a_hidden_page_has_no_stream(browser: Browser, shared: Lab) -> None:
         assert page.evaluate("window.sources[0].readyState") == 1, "the live page misses nothing"
 
 
+@pytest.mark.area(name="console")
 def test_nothing_moves_and_nothing_is_announced_each_second(browser: Browser, shared: Lab) -> None:
     columns = "[...document.querySelectorAll('main > *, thead th')].map((each) => each.getBoundingClientRect().x)"
     with ExitStack() as opening:
@@ -130,6 +135,7 @@ def test_nothing_moves_and_nothing_is_announced_each_second(browser: Browser, sh
             assert parts.evaluate_all(announced), path
 
 
+@pytest.mark.area(name="console")
 def test_a_page_whose_trigger_is_deleted_says_so(browser: Browser, tmp_path: Path) -> None:
     with lab(tmp_path) as found:
         made = {"broker": "default", "filters": [{"exact": {"type": "none"}}], "subscriber": found.good.url}

@@ -101,6 +101,7 @@ def test_everything_leads_to_its_page_also_by_keyboard(page: Page, shared: Lab) 
 
 
 @pytest.mark.spec("CO-11")
+@pytest.mark.area(name="console")
 def test_200_triggers_are_grouped_searched_and_small(browser: Browser, crowd: Lab) -> None:
     with opened(browser, crowd) as page:
         answer = page.goto(crowd.url)

@@ -90,6 +90,7 @@ def test_a_password_logs_in_with_its_role(browser: Browser, guarded: Lab) -> Non
         expect(page.get_by_text("The trigger was resumed.")).to_be_visible()
 
 
+@pytest.mark.area(name="console")
 def test_a_link_of_an_operator_begins_a_session_that_ends_with_the_credentials(guarded: Lab) -> None:
     file = next(parent / "keys.json" for parent in guarded.gateway.data_dir.parents if (parent / "keys.json").exists())
     key, text = add_key(file, "gone")

@@ -145,6 +145,7 @@ def test_batches_are_known_from_what_was_sampled() -> None:
     assert [(batch.number, batch.rows) for batch in batches(seen, "t")] == [(7, 5), (4, 15)]
 
 
+@pytest.mark.area(name="console")
 def test_a_query_and_its_last_rows_are_shown(page: Page, shared: Lab) -> None:
     lake = shared.gateway.config.parent / "lake"
     commit(lake, "0", write(lake, "part-0.parquet", 1, 30))

@@ -33,6 +33,7 @@ def dead(found: Lab, name: str, count: int) -> None:
     found.bad.requests.clear()
 
 
+@pytest.mark.area(name="console")
 def test_both_replay_the_same_dead_letters_at_once(browser: Browser, shared: Lab) -> None:
     dead(shared, "both", 40)
     with (
@@ -69,6 +70,7 @@ def test_both_edit_the_same_dead_letter(browser: Browser, shared: Lab) -> None:
     assert [json.loads(request.body) for request in shared.bad.requests] == [{"n": 1}]
 
 
+@pytest.mark.area(name="console")
 def test_both_change_a_trigger_at_once(browser: Browser, shared: Lab) -> None:
     made = {"broker": "default", "filters": [{"exact": {"type": "none"}}], "subscriber": shared.good.url}
     shared.post("/api/v1/apply", json={"triggers": {"common": made}}).raise_for_status()
@@ -96,6 +98,7 @@ def test_both_change_a_trigger_at_once(browser: Browser, shared: Lab) -> None:
         expect(other.get_by_role("alert")).to_contain_text("my-trigger changed while you looked: nothing was applied")
 
 
+@pytest.mark.area(name="console")
 def test_what_one_pauses_the_other_sees_and_both_may(browser: Browser, shared: Lab) -> None:
     with two(browser, shared, "operator", "/triggers/orders") as (one, other):
         one.get_by_role("button", name="Pause").click()

@@ -60,6 +60,7 @@ def test_its_plugin_is_found_by_its_entry_point(package: Path) -> None:
 
 
 @pytest.mark.usefixtures("processes")
+@pytest.mark.area(name="plugin_packages")
 def test_its_own_test_passes(package: Path) -> None:
     done = run(package, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_udp.py")
     assert done.returncode == 0, done.stdout + done.stderr
@@ -105,6 +106,7 @@ def test_its_number_is_a_metric_and_on_its_page(package: Path) -> None:
 
 @pytest.mark.parametrize("name", ["test_upper.py", "test_udp_suite.py"])
 @pytest.mark.usefixtures("processes")
+@pytest.mark.area(name="plugin_packages")
 def test_the_suites_of_the_page_pass(package: Path, name: str) -> None:
     done = run(package, "-m", "pytest", "-q", "-p", "no:cacheprovider", name)
     assert done.returncode == 0, done.stdout + done.stderr

@@ -56,6 +56,7 @@ def rows(page: str) -> dict[str, tuple[str, str]]:
 
 @pytest.mark.parametrize("workers", [[], ["-n", "2"]], ids=["one process", "xdist"])
 @pytest.mark.usefixtures("processes")
+@pytest.mark.area(name="suite")
 def test_the_table_shows_what_happened(pytester: pytest.Pytester, run, workers: list[str]) -> None:  # type: ignore[no-untyped-def]
     pytester.makepyfile(test_cases=CASES)
     result = run(*workers)
@@ -74,6 +75,7 @@ def test_the_table_shows_what_happened(pytester: pytest.Pytester, run, workers: 
 
 
 @pytest.mark.usefixtures("processes")
+@pytest.mark.area(name="suite")
 def test_a_requirement_without_a_proof_fails_the_run(pytester: pytest.Pytester, run) -> None:  # type: ignore[no-untyped-def]
     names = " ".join(f'"{id}",' for id in load() if id != "DP-05")
     pytester.makepyfile(f"import pytest\n@pytest.mark.spec({names})\ndef test_all_but_one(): pass")
@@ -87,6 +89,7 @@ def test_a_requirement_without_a_proof_fails_the_run(pytester: pytest.Pytester, 
     "workers", [pytest.param([], id="one process"), pytest.param(["-n", "1"], marks=pytest.mark.full, id="xdist")]
 )
 @pytest.mark.usefixtures("processes")
+@pytest.mark.area(name="suite")
 def test_an_unknown_id_is_a_collection_error(pytester: pytest.Pytester, run, workers: list[str]) -> None:  # type: ignore[no-untyped-def]
     pytester.makepyfile('import pytest\n@pytest.mark.spec("DP-1")\ndef test_x(): pass')
     result = run(*workers)
@@ -132,6 +135,7 @@ def test_needs_it_too(): program.find(NONE)
     "workers", [pytest.param([], id="one process"), pytest.param(["-n", "1"], marks=pytest.mark.full, id="xdist")]
 )
 @pytest.mark.usefixtures("processes")
+@pytest.mark.area(name="suite")
 def test_a_server_that_can_not_be_had_is_a_gap(  # type: ignore[no-untyped-def]
     pytester: pytest.Pytester, run, workers: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

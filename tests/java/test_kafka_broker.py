@@ -126,6 +126,7 @@ def refusal(address: str, **settings: Any) -> str:
     return "" if reached else said[0]
 
 
+@pytest.mark.area(name="dev")
 def test_each_listener_lets_in_those_it_should(secure_kafka: SecureKafka) -> None:
     s = secure_kafka
     tls = {"security_protocol": "SSL", "ssl_ca_location": str(s.ca_file)}
@@ -144,6 +145,7 @@ def test_each_listener_lets_in_those_it_should(secure_kafka: SecureKafka) -> Non
     assert not refusal(s.oauth, **token, oauth_cb=lambda _: (s.token(), time.time() + 3600, s.username, {}))
 
 
+@pytest.mark.area(name="dev")
 def test_each_listener_keeps_others_out(secure_kafka: SecureKafka) -> None:
     s = secure_kafka
     tls = {"security_protocol": "SSL", "ssl_ca_location": str(s.ca_file)}

@@ -163,6 +163,7 @@ async def test_deleting_the_checkpoint_alone_fills_the_table_and_says_what_is_th
     assert place.ids("parquet", quarantine(place.table)) == sorted([*BAD, *BAD])
 
 
+@pytest.mark.area(name="spark_more")
 async def test_a_new_table_with_start_latest_has_all_after_the_cursor(spark: Any, tmp_path: Path) -> None:
     place = Place(spark, tmp_path)
     async with place.started(start="latest") as channel:
@@ -180,6 +181,7 @@ async def test_a_new_table_with_start_latest_has_all_after_the_cursor(spark: Any
 
 
 @formats
+@pytest.mark.area(name="spark_more")
 async def test_tables_by_type_are_filled_again_together(spark: Any, tmp_path: Path, format: str) -> None:
     place = Place(spark, tmp_path)
     place.table = tmp_path / "tables" / "{type}"
@@ -197,6 +199,7 @@ async def test_tables_by_type_are_filled_again_together(spark: Any, tmp_path: Pa
     assert place.ids(format, tmp_path / "tables" / "even") == [n for n in GOOD if n % 2 == 0]
 
 
+@pytest.mark.area(name="spark_more")
 async def test_a_table_of_another_query_is_left_where_it_is_for_one_at_another_path(spark: Any, tmp_path: Path) -> None:
     place = Place(spark, tmp_path)
     async with place.started() as channel:
@@ -212,6 +215,7 @@ async def test_a_table_of_another_query_is_left_where_it_is_for_one_at_another_p
         assert place.ids("parquet", tmp_path / "table") == GOOD
 
 
+@pytest.mark.area(name="spark_more")
 async def test_an_older_table_continues_where_it_ends_and_says_what_the_log_has_deleted(
     spark: Any, tmp_path: Path
 ) -> None:
@@ -236,6 +240,7 @@ async def test_an_older_table_continues_where_it_ends_and_says_what_the_log_has_
 
 
 @pytest.mark.usefixtures("kafka")
+@pytest.mark.area(name="spark_more")
 async def test_a_table_of_a_topic_is_filled_again_wherever_its_group_is(spark: Any, kafka: Any, tmp_path: Path) -> None:
     topic = f"again-{tmp_path.name}-{id(tmp_path)}"
     options = {"bootstrap": kafka.bootstrap, "topic": topic, "partitions": 2}

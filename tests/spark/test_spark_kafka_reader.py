@@ -261,6 +261,7 @@ def test_batches_are_read_the_quick_way_while_all_records_are_plain(
     [{}, pytest.param({"table": "{type}", "data_schema": {"*": "infer"}}, marks=pytest.mark.full)],
     ids=["one", "types"],
 )
+@pytest.mark.area(name="spark_more")
 def test_a_record_that_is_not_plain_among_plain_ones_stops_nothing(
     spark: Any, kafka: KafkaBroker, event: Callable[..., Event], tmp_path: Path, options: dict[str, Any]
 ) -> None:

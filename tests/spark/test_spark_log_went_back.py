@@ -65,6 +65,7 @@ def test_a_query_goes_on_with_a_restored_log_only_knowingly(spark: Any, tmp_path
 
 
 @pytest.mark.spec("SAFE-52")
+@pytest.mark.area(name="spark_more")
 def test_a_checkpoint_without_epochs_is_taken_over(spark: Any, tmp_path: Path) -> None:
     log = tmp_path / "log"
     append(log, "a1", "a2")

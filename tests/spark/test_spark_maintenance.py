@@ -59,6 +59,7 @@ def expected(batches: Any) -> Counter[tuple[int, str]]:
 
 
 @pytest.mark.parametrize("last", [3, pytest.param(14, marks=pytest.mark.full)])
+@pytest.mark.area(name="spark_more")
 def test_a_parquet_table_survives_each_cut_and_goes_on(spark: Any, tmp_path: Path, last: int) -> None:
     plan = job(tmp_path, "parquet", partition_by=["kind"] if last == 14 else [])
     target = table(plan, spark, plan.table)
@@ -92,6 +93,7 @@ def test_a_parquet_table_survives_each_cut_and_goes_on(spark: Any, tmp_path: Pat
 
 
 @pytest.mark.parametrize("format", ["parquet", pytest.param("delta", marks=pytest.mark.full)])
+@pytest.mark.area(name="spark_more")
 def test_old_rows_are_deleted(spark: Any, tmp_path: Path, format: str) -> None:
     plan = job(tmp_path, format)
     place = f"{plan.table}_quarantine"

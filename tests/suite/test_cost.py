@@ -44,6 +44,7 @@ def test_orphan():
 
 @pytest.mark.parametrize("workers", [(), ("-n", "2", "--dist", "loadfile")], ids=["one process", "workers"])
 @pytest.mark.usefixtures("processes")
+@pytest.mark.area(name="suite")
 def test_all_that_a_test_starts_counts(pytester: pytest.Pytester, workers: tuple[str, ...]) -> None:
     pytester.mkdir("one")
     (pytester.path / "one" / "test_cases.py").write_text(CASES)
