@@ -1,11 +1,10 @@
 """Tidegate's core: the event, the hook specifications, the config, delivery and the runtime. Everything else is a
 plugin (`plugins/<group>/gateway_<name>`), including what ships with it."""
 
-from importlib.metadata import version
-
 from .contract import configs, runners
+from .version import __version__
 
-__version__ = version("tidegate")
+__all__ = ["__version__"]
 
 
 def _reader() -> configs.Reader:

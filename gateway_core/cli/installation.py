@@ -9,8 +9,8 @@ from typing import Literal
 
 import typer
 
-from .. import __version__
 from ..contract.cli.common import print_json
+from ..version import __version__
 
 
 def print_version(*, as_json: bool) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
+from typing import cast
 
 from ..contract.runners import ConfigRead
 from ..contract.settings import Settings
@@ -16,3 +17,8 @@ def read_config(files: list[Path], settings: Settings, registry: Registry) -> Co
     since_ns = time.time_ns()
     loaded = load_all([*files, *registry.config_files(settings)], registry)
     return ConfigRead(files, settings, registry, loaded, since_ns)
+
+
+def registry_of(config: ConfigRead) -> Registry:
+    """What it was read with. Plugins see only the contract's side of it."""
+    return cast(Registry, config.registry)

@@ -18,17 +18,26 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 from .components import Components
 
 if TYPE_CHECKING:
-    from .component import Command
     from .config_extension import DocumentKind
     from .config_model import GatewayConfig
     from .config_node import Node
     from .durable import DurableNames
     from .loaded import Loaded
-    from .runners import Runner
-    from .services import Service
     from .topology import Topology
 
 T = TypeVar("T")
+
+
+class Described(Protocol):
+    """A descriptor that a plugin offers, as lists and pages show it."""
+
+    @property
+    def name(self) -> str:
+        """Unique among those of its kind."""
+
+    @property
+    def summary(self) -> str:
+        """One sentence."""
 
 
 class Registry(Components, Protocol):
@@ -39,15 +48,15 @@ class Registry(Components, Protocol):
         """The plugins, each with its distribution and version ("tidegate 0.1.0")."""
 
     @property
-    def commands(self) -> Mapping[str, tuple[Command, str]]:
+    def commands(self) -> Mapping[str, tuple[Described, str]]:
         """Commands by name."""
 
     @property
-    def services(self) -> Mapping[str, tuple[Service, str]]:
+    def services(self) -> Mapping[str, tuple[Described, str]]:
         """Services by name."""
 
     @property
-    def runners(self) -> Mapping[str, tuple[Runner, str]]:
+    def runners(self) -> Mapping[str, tuple[Described, str]]:
         """Runners by name."""
 
     @property

@@ -7,16 +7,15 @@ from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-from .status import GatewayStatus
-
 if TYPE_CHECKING:
     import asyncio
     from contextlib import AbstractContextManager
     from pathlib import Path
 
-    from ..config.registry import Registry
+    from .configs import Registry
     from .loaded import Loaded
     from .settings import Settings
+    from .status import GatewayStatus
     from .stopping import StopSignals
 
 

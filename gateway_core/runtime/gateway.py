@@ -14,7 +14,6 @@ import anyio
 from anyio import to_thread
 from anyio.abc import TaskGroup
 
-from .. import __version__
 from ..config.registry import Registry
 from ..contract.clock import Clock, SystemClock
 from ..contract.component_errors import text_of_error
@@ -33,6 +32,7 @@ from ..contract.tasks import quietly
 from ..contract.topology import ObserversOf, Section
 from ..pipeline.broker import ReadingTrigger, Trigger
 from ..pipeline.infos import addresses
+from ..version import __version__
 from .build import Builder, Built
 from .component_tasks import STOP_S, component_tasks
 from .component_tasks import started as start_of

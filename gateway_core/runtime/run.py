@@ -13,7 +13,7 @@ from pathlib import Path
 
 import anyio
 
-from ..config.config_read import read_config
+from ..config.config_read import read_config, registry_of
 from ..config.registry import Registry
 from ..contract.data_folder import DataFolder
 from ..contract.errors import ConfigError
@@ -75,7 +75,7 @@ async def _run(config: ConfigRead, on_started: Callable[[Started], None], watch:
     with StopSignals(asyncio.get_running_loop(), begin_stop) as signals, watch(signals):
         DataFolder(settings.data_dir.absolute())  # its name may be impossible on this machine
         with start_conditions.as_faults():
-            gateway = Gateway(config.loaded.config, settings, config.registry, read=config)
+            gateway = Gateway(config.loaded.config, settings, registry_of(config), read=config)
 
         def started() -> None:
             on_started(Started(gateway.status(), gateway.ingress, gateway.addresses))

@@ -13,10 +13,10 @@ from urllib.parse import parse_qsl, unquote
 import msgspec
 from anyio import to_thread
 
-from gateway_core.contract.configs import Registry, is_shipped
+from gateway_core.contract.configs import Described, Registry, is_shipped
 from gateway_core.contract.errors import Fault, StartError, TidegateError
 from gateway_core.contract.options import Config
-from gateway_core.contract.services import GatewayView, Service
+from gateway_core.contract.services import GatewayView
 
 from .roles import Role
 
@@ -223,7 +223,7 @@ class ServiceRoutes:
         registry = gateway.registry
         self._foreign = any(not is_shipped(registry, plugin) for _, plugin in self._offered(registry))
 
-    def _offered(self, registry: Registry) -> Iterator[tuple[Service, str]]:
+    def _offered(self, registry: Registry) -> Iterator[tuple[Described, str]]:
         return (registry.services[name] for name in self._services)
 
     @property

@@ -25,7 +25,7 @@ import anyio
 import anyio.lowlevel
 import msgspec
 
-from gateway_core.config.config_read import read_config
+from gateway_core.config.config_read import read_config, registry_of
 from gateway_core.config.registry import Registry
 from gateway_core.contract.errors import ConfigError, TidegateError
 from gateway_core.contract.runners import Started
@@ -135,7 +135,7 @@ async def _serve(
     config = read_config([Path(p) for p in job["paths"]], settings, Registry.installed())
     role = WorkerRole(job["worker"], job["began"], wire)
     with start_conditions.as_faults():
-        gateway = Gateway(config.loaded.config, settings, config.registry, role=role, read=config)
+        gateway = Gateway(config.loaded.config, settings, registry_of(config), role=role, read=config)
     started = anyio.Event()
 
     async def report() -> None:
