@@ -286,6 +286,16 @@ class Retains(Protocol):
         are all names of the config: what one of these still needs is kept, even if it could not be attached again."""
 
 
+@dataclass(frozen=True, slots=True)
+class Repeated:
+    """A duplicate that was not stored: when it came (Unix time), the position of the first, and whether the content
+    `differs`."""
+
+    at_ns: int
+    first: int
+    differs: bool
+
+
 @runtime_checkable
 class Deduplicates(Protocol):
     """A channel that can store events with the same key once."""
@@ -297,6 +307,9 @@ class Deduplicates(Protocol):
 
     def append_again(self, events: Sequence[Event], done: Accepted) -> None:
         """`Channel.append` for events that come again on purpose: they are stored, whether it has them or not."""
+
+    def repeated(self, id: str, source: str | None) -> Sequence[Repeated]:
+        """The duplicates with this id (and source) among the newest of this process, oldest first."""
 
 
 @runtime_checkable

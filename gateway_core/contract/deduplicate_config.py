@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Mapping
+from operator import itemgetter
 from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field
 
 from .attribute_names import AttributeName
+from .event import Event, text_of
+from .normal_form import normal_attributes
 from .options import Config
 
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
@@ -38,3 +42,41 @@ class DeduplicateConfig(Config):
     it as any other duplicate, and counts it; `refuse` answers 409."""
     max_keys: Annotated[int, Field(ge=1000, le=100_000_000)] = MOST_KEYS
     """How many keys are kept. With more, the oldest are dropped first, and status says that the window is shorter."""
+
+
+_HOPS = frozenset({"traceparent", "tracestate"})
+"""Attributes that differ each time an event is sent."""
+
+
+def key_reader(names: list[str]) -> Callable[[Event], str | None]:
+    """What makes the key of an event of these attributes, as one text; None if the event lacks one of them."""
+    prefix = "\0".join((*names, "", ""))
+    values_of = _values_of(names)
+
+    def key_of(event: Event) -> str | None:
+        attributes = event.attributes
+        if attributes.get("specversion") != "1.0":
+            attributes = normal_attributes(attributes)
+        try:
+            values = values_of(attributes)
+        except KeyError:
+            return None
+        try:
+            return prefix + "\0".join(values)
+        except TypeError:  # numbers and booleans
+            return prefix + "\0".join(map(text_of, values))
+
+    return key_of
+
+
+def _values_of(names: list[str]) -> Callable[[Mapping[str, Any]], tuple[Any, ...]]:
+    if len(names) > 1:
+        return itemgetter(*names)
+    (name,) = names
+    return lambda attributes: (attributes[name],)
+
+
+def content_of(attributes: Mapping[str, Any]) -> dict[str, Any]:
+    """The attributes by which a duplicate is compared with the first: those that differ with each attempt are left
+    out."""
+    return {name: value for name, value in attributes.items() if name not in _HOPS}

@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 
 import httpx
 import pytest
+from gateway_inspect.cli.why import as_lines
 from gateway_log.reader import LogReader
 from gateway_testing import GatewayProcess, Subscriber
 
@@ -65,6 +66,14 @@ def test_what_senders_and_operators_see_of_a_duplicate(tmp_path: Path) -> None:
             assert sorted(r.headers["ce-id"] for r in s.requests) == ["1", "2", "3", "4"]
             broker = g.status()["brokers"][0]
             assert (broker["accepted"], broker["duplicates"], broker["conflicts"]) == (4, 4, 1)
+            told = g.admin("/api/v1/events?id=1").json()
+            assert [(d["place"], d["differs"]) for d in told["duplicates"]] == [("0/1", False), ("0/1", True)]
+            lines = "\n".join(as_lines(told))
+            assert (
+                lines.count("and was not stored: the first with its key is in the channel of broker default at 0/1")
+                == 2
+            )
+            assert "duplicates" in tidegate("status", "--data-dir", g.data_dir).stdout
             metrics = g.admin("/metrics").text
             assert 'tidegate_broker_events_duplicate_total{broker="default"} 4' in metrics
             assert 'tidegate_broker_duplicate_conflicts_total{broker="default"} 1' in metrics

@@ -23,7 +23,6 @@ from gateway_core.contract.event import Event, split_position
 pytestmark = [pytest.mark.anyio, pytest.mark.spec("ONCE-01")]
 SMALL = 1000
 """Keys: then a run has 125 of them, and a generation is one run."""
-DAY_S = 86_400.0
 
 
 async def open_(log: Any, window: Any = "7d", max_keys: int = SMALL, path: Path | None = None, **options: Any) -> Any:
@@ -144,7 +143,7 @@ async def test_the_window_begins_with_the_first_and_no_duplicate_prolongs_it(log
 @pytest.mark.spec("ONCE-03")
 async def test_more_keys_than_it_may_keep_drop_the_oldest_and_status_says_so(log: Any) -> None:
     clock = FakeClock()
-    channel = await open_(log, clock=clock)
+    channel = await open_(log, clock=clock, window="2h")
     for n in range(0, 3000, 50):
         await put(channel, log.events(50, first=n))
         clock.advance(60)
@@ -156,9 +155,9 @@ async def test_more_keys_than_it_may_keep_drop_the_oldest_and_status_says_so(log
     assert await put(channel, log.events(500, first=2500)) == [-n for n in range(2501, 3001)]
     assert await put(channel, log.events(1)) == [3001]
     await log.stop(channel)
-    channel = await open_(log, clock=clock)
+    channel = await open_(log, clock=clock, window="2h")
     assert "max_keys" in channel.info()["faults"]["deduplication"]
-    clock.advance(8 * DAY_S)
+    clock.advance(7300)
     assert "deduplication" not in channel.info()["faults"]
 
 
@@ -186,6 +185,15 @@ async def test_trace_headers_of_a_second_attempt_are_no_other_content(log: Any) 
     hop = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b716920333{}-01"
     await put(channel, [log.event(0, traceparent=hop.format(1), tracestate="a=1")])
     assert await put(channel, [log.event(0, traceparent=hop.format(2))]) == [-1]
+
+
+async def test_attributes_in_another_order_are_no_other_content(log: Any) -> None:
+    channel = await open_(log, on_conflict="refuse")
+    one = log.event(0, subject="a")
+    other = Event(dict(reversed(list(one.attributes.items()))), one.data)
+    assert await put(channel, [one, other]) == [1, -1]
+    assert await put(channel, [other]) == [-1]
+    assert await put(channel, [Event(one.attributes, one.data, trace="00-1-2-3")]) == [-1]
 
 
 async def test_the_key_is_what_the_config_names(log: Any) -> None:

@@ -18,7 +18,7 @@ import msgspec
 from anyio import to_thread
 from anyio.abc import TaskGroup
 
-from gateway_core.contract.capabilities import Found, GivenUp, GivenUpCount
+from gateway_core.contract.capabilities import Found, GivenUp, GivenUpCount, Repeated
 from gateway_core.contract.clock import Timer
 from gateway_core.contract.component import BuildContext
 from gateway_core.contract.errors import Overloaded, Refused, StartError, StorageError, TidegateError
@@ -181,6 +181,10 @@ class LogChannel:
     def append_again(self, events: Sequence[Event], done: Accepted) -> None:
         """See `gateway_core.contract.capabilities.Deduplicates`."""
         self.append(events, done, again=True)
+
+    def repeated(self, id: str, source: str | None) -> Sequence[Repeated]:
+        """See `gateway_core.contract.capabilities.Deduplicates`."""
+        return [] if self._deduplication is None else self._deduplication.repeated(id, source)
 
     def append(self, events: Sequence[Event], done: Accepted, *, again: bool = False) -> None:
         """Writes events to stable storage; calls `done(None)` once all of them are there."""
@@ -450,11 +454,17 @@ def _placed(units: Sequence[Unit], position: int) -> list[Event]:
         if unit.refused is not None:
             continue
         firsts = unit.firsts
-        for n, event in enumerate(unit.events):
-            if firsts is not None and firsts[n]:
-                event.position, event.duplicate = firsts[n], True
-                continue
-            event.position = position
-            position += 1
-            stored.append(event)
+        if firsts is None:
+            for event in unit.events:
+                event.position = position
+                position += 1
+            stored += unit.events
+            continue
+        for event, first in zip(unit.events, firsts, strict=True):
+            if first:
+                event.position, event.duplicate = first, True
+            else:
+                event.position = position
+                position += 1
+                stored.append(event)
     return stored

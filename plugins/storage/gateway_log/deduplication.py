@@ -14,21 +14,22 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from hashlib import blake2b
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 from zlib import crc32
 
 import msgspec
 
+from gateway_core.contract.capabilities import Repeated
+from gateway_core.contract.deduplicate_config import content_of, key_reader
 from gateway_core.contract.errors import Refused, StartError, StorageError
-from gateway_core.contract.event import Event, id_of, position_of, text_of
-from gateway_core.contract.normal_form import normal_attributes
+from gateway_core.contract.event import Event, id_of, position_of
 from gateway_core.contract.one_line import one_line
 
 from .checksum import PRIME
 from .key_index import KeyIndex
-from .key_runs import KEY, Known
-from .reader import JSON_DATA, LogReader
-from .shard import Shard, traced_flags
+from .key_runs import KEY, TAIL, Known
+from .reader import JSON_DATA, TRACE, LogReader
+from .shard import KEYED_COLUMNS, Shard, traced_flags
 
 if TYPE_CHECKING:
     from gateway_core.contract.deduplicate_config import DeduplicateConfig
@@ -38,21 +39,10 @@ log = logging.getLogger("tidegate.log")
 TELL_S = 60.0
 """How often the gateway's log tells of conflicts, and of an index that can't be written, in seconds."""
 _LOADED = 10_000
-_KEPT = 100
-_HOPS = frozenset({"traceparent", "tracestate"})
-"""Attributes that differ each time an event is sent."""
-_encode = msgspec.json.Encoder(order="deterministic").encode
-
-
-class Repeated(NamedTuple):
-    """A duplicate that was not stored: its id and source, when it came, the position of the first, and whether its
-    content differs."""
-
-    id: str
-    source: str
-    at_ns: int
-    first: int
-    differs: bool
+_KEPT = 1000
+"""How many of the newest duplicates are known, for `tidegate why`."""
+SPAN = 2**32
+_decode = msgspec.json.Decoder(dict).decode
 
 
 class Deduplication:
@@ -61,19 +51,20 @@ class Deduplication:
     def __init__(self, config: DeduplicateConfig, folder: Path) -> None:
         self._window_ms = int(config.window * 1000)
         self._names = tuple(config.key)
-        self._prefix = "\0".join((*config.key, "", ""))
+        self._text_of = key_reader(config.key)
         self._refuses = config.on_conflict == "refuse"
         self._folder = folder
         self._index = KeyIndex(folder, self._window_ms, config.max_keys)
+        self._reader = LogReader(folder)
         self._staged: dict[bytes, bytes] = {}
         self._staged_end = self._staged_ms = 0
+        self._first = 0
         self._told = self._told_index = 0.0
         self._untold = 0
         self.duplicates = self.conflicts = self.keyless = 0
         """Events that were not stored again; those among them (or refused) whose content differs from the first; events
         that lack an attribute of the key."""
-        self.last: deque[Repeated] = deque(maxlen=_KEPT)
-        """The newest duplicates."""
+        self._last: deque[tuple[str, str, Repeated]] = deque(maxlen=_KEPT)  # id, source
 
     # -- life -------------------------------------------------------------------------------------------------------
 
@@ -114,7 +105,9 @@ class Deduplication:
                 index.begin(shard.number, start, ms)
                 begun = True
             newest = max(newest, ms)
-            keys[text[:KEY]] = index.tail(sequence, ms, int.from_bytes(text[KEY:], "big"))
+            base = index.base
+            tail = TAIL.pack(sequence - base.sequence, _within(ms - base.ms), int.from_bytes(text[KEY:], "big"))
+            keys[text[:KEY]] = tail
             if len(keys) >= _LOADED:
                 index.put(keys, sequence + 1, newest)
                 keys = {}
@@ -127,6 +120,7 @@ class Deduplication:
     def close(self) -> None:
         """Closes the files."""
         self._index.close()
+        self._reader.close()
 
     # -- appends ----------------------------------------------------------------------------------------------------
 
@@ -156,32 +150,38 @@ class Deduplication:
         rows: list[Any] = []
         staged: dict[bytes, bytes] = {}
         self._staged = staged
-        index, window = self._index, self._window_ms
+        self._first = first
+        index, window, pack = self._index, self._window_ms, TAIL.pack
+        find = index.find
+        _, from_sequence, from_ms = index.base
         base = position_of(shard, 0)
         sequence, newest = first, 0
         for unit in units:
             unit.firsts = unit.refused = None
-            mark, begin = len(rows), sequence
-            own: dict[bytes, bytes] = {}
+            mark, begin, key_of = len(rows), sequence, self._no_key if unit.again else self._key_of
             for n, (event, attributes) in enumerate(zip(unit.events, unit.attributes, strict=True)):
                 received_ns = event.received_ns or unit.received_ns
                 data, key = event.data, event.key
                 column: Any = ""
-                if not unit.again and (name := self._key_of(event)) is not None:
+                if (name := key_of(event)) is not None:
                     ms = received_ns // 1_000_000
-                    content = crc32(data or b"", crc32(self._content_of(event)))
-                    known = own.get(name) or staged.get(name)
-                    found = index.known(known) if known is not None else index.find(name)
+                    content = crc32(attributes)
+                    if data:
+                        content = crc32(data, content)
+                    found = find(name) if name not in staged else index.known(staged[name])
                     if found is not None and ms - found.ms <= window:
-                        self._repeated(unit, n, event, received_ns, found, found.content != content)
+                        differs = found.content != content and self._differs(event, found, rows)
+                        self._repeated(unit, n, event, received_ns, found, differs)
                         if unit.refused is not None:
                             break
                         continue
-                    own[name] = index.tail(sequence, ms, content)
-                    newest = max(newest, ms)
-                    column = bytearray(name + content.to_bytes(4, "big"))
-                elif not unit.again:
-                    self.keyless += 1
+                    after = ms - from_ms
+                    if not 0 <= (after := ms - from_ms) < SPAN:
+                        after = _within(after)
+                    staged[name] = tail = pack(sequence - from_sequence, after, content)
+                    if ms > newest:
+                        newest = ms
+                    column = bytearray(name + tail[-4:])
                 flags = (JSON_DATA if event.json_data else 0) if event.trace is None else traced_flags(event)
                 # as in `shard.sequence_rows`
                 total = crc32(attributes, (base + sequence + received_ns) % PRIME ^ flags)
@@ -195,36 +195,47 @@ class Deduplication:
                 rows += (sequence, received_ns, flags, key, attributes.decode(), data, total, column)
                 sequence += 1
             if unit.refused is not None:
+                for column in rows[mark + KEYED_COLUMNS - 1 :: KEYED_COLUMNS]:
+                    staged.pop(bytes(column[:KEY]) if column else b"", None)
                 del rows[mark:]
                 sequence = begin
-            else:
-                staged.update(own)
         self._staged_end, self._staged_ms = sequence, newest
         return rows
 
     def _key_of(self, event: Event) -> bytes | None:
-        attributes = event.attributes
-        if attributes.get("specversion") != "1.0":
-            attributes = normal_attributes(attributes)
-        text = self._prefix
-        for name in self._names:
-            value = attributes.get(name)
-            if value is None:
-                return None
-            text += (value if value.__class__ is str else text_of(value)) + "\0"
+        text = self._text_of(event)
+        if text is None:
+            self.keyless += 1
+            return None
         return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=KEY).digest()
 
     @staticmethod
-    def _content_of(event: Event) -> bytes:
-        attributes = event.attributes
-        if "traceparent" in attributes:
-            attributes = {name: value for name, value in attributes.items() if name not in _HOPS}
-        return _encode(attributes)
+    def _no_key(event: Event) -> None:
+        return None
+
+    def _differs(self, event: Event, found: Known, rows: list[Any]) -> bool:
+        """Whether an event has other content than the first with its key, of which the checksum differs: attributes may
+        be in another order, and those of a hop differ each time. True if the log no longer has the first."""
+        first = self._first
+        if found.shard == self._main.number and found.sequence >= first:  # of this commit
+            at = (found.sequence - first) * KEYED_COLUMNS
+            text, data = rows[at + 4], rows[at + 5]
+        else:
+            row = next(self._reader.read(found.shard, found.sequence, found.sequence + 1), None)
+            if row is None:
+                return True
+            text, data = row.attributes, row.data
+        try:
+            attributes = _decode(text)
+            attributes.pop(TRACE, None)
+            return data != event.data or content_of(attributes) != content_of(event.attributes)
+        except msgspec.MsgspecError:
+            return True
 
     def _repeated(self, unit: Any, n: int, event: Event, received_ns: int, found: Known, differs: bool) -> None:
         first = position_of(found.shard, found.sequence)
-        attributes = event.attributes
-        self.last.append(Repeated(str(id_of(event)), str(attributes.get("source")), received_ns, first, differs))
+        repeated = Repeated(received_ns, first, differs)
+        self._last.append((str(id_of(event)), str(event.attributes.get("source")), repeated))
         if differs:
             self.conflicts += 1
             self._tell(event, first)
@@ -263,6 +274,10 @@ class Deduplication:
             self._index.put(self._staged, self._staged_end, self._staged_ms)
             self._staged = {}
 
+    def repeated(self, id: str, source: str | None) -> list[Repeated]:
+        """See `gateway_core.contract.capabilities.Deduplicates`."""
+        return [each for its, of, each in self._last.copy() if its == id and source in (None, of)]
+
     # -- status -----------------------------------------------------------------------------------------------------
 
     def info(self, now_ns: int) -> dict[str, Any]:
@@ -292,6 +307,11 @@ class Deduplication:
     def is_short(self, now_ns: int) -> bool:
         """Whether keys were dropped that the window still has, because there were too many."""
         return self._index.forgot_ms > now_ns // 1_000_000 - self._window_ms
+
+
+def _within(ms: int) -> int:
+    """A time that fits into a tail."""
+    return min(max(0, ms), SPAN - 1)
 
 
 def _rows_of(shard: Shard, start: int) -> Iterator[tuple[int, int, bytes]]:

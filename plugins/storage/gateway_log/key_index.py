@@ -14,7 +14,7 @@ from pathlib import Path
 
 from gateway_core.contract.private_files import durable_folder
 
-from .key_runs import FOLDER, TAIL, Base, Generation, Known, Run, generations_in
+from .key_runs import FOLDER, PAIRS, Base, Generation, Known, Run, generations_in, place_in
 
 log = logging.getLogger("tidegate.log")
 
@@ -23,8 +23,8 @@ RUN_KEYS = 65_536
 RUN_MS = 30 * 86_400_000
 """A run has keys of at most this long: its times are 32 bits."""
 _RUN_EVENTS = 2**31
-_SPAN = 2**32 - 1
-_GENERATIONS = 8
+_GENERATIONS, _RUNS = 8, 64
+"""Into how many of each `max_keys` are divided, at least."""
 EARLY_MS = 86_400_000
 """How far a clock may go back within a run before times are taken as later than they were."""
 
@@ -50,9 +50,10 @@ class KeyIndex:
         self._window_ms = window_ms
         self._max_keys = max_keys
         self._capacity = max(16, max_keys // _GENERATIONS)
-        self._run_keys = min(RUN_KEYS, self._capacity)
+        self._run_keys = min(RUN_KEYS, max(16, max_keys // _RUNS))
         self._generations: list[Generation] = []  # the newest first
         self._batch = Batch(0, 1, 0)
+        self._sealed: dict[int, int] = {}
         self._sealing: tuple[Batch, Generation] | None = None  # what becomes a run, and where
         self._running: Future[Run] | None = None
         self._pool = ThreadPoolExecutor(1, "tidegate-log-keys")
@@ -72,7 +73,7 @@ class KeyIndex:
 
     def sealed(self, shard: int) -> int:
         """The sequence of a shard before which all its keys are in runs."""
-        return max((r.end for g in self._generations for r in g.runs if r.base.shard == shard), default=1)
+        return self._sealed.get(shard, 1)
 
     # -- life -------------------------------------------------------------------------------------------------------
 
@@ -84,6 +85,8 @@ class KeyIndex:
             generation = Generation(self._folder, number, self._capacity)
             self._generations.insert(0, generation)
             generation.load(ends)
+            for run in generation.runs:
+                self._note(run)
         self.forgot_ms = max((r.forgot for g in self._generations for r in g.runs), default=0)
         if not self._generations or self._generations[0].keys >= self._generations[0].capacity:
             self._begin_generation()
@@ -121,29 +124,25 @@ class KeyIndex:
             return batch.base.known(tail)
         if self._sealing is not None and (tail := self._sealing[0].keys.get(key)) is not None:
             return self._sealing[0].base.known(tail)
-        at = int.from_bytes(key[:8], "big")
+        (place,) = place_in(key)
+        mask = PAIRS[place & 4095] | PAIRS[place >> 12 & 4095]  # `mask_of` without the call
         for generation in self._generations:
-            bit = at % generation.bits
-            if generation.bloom[bit >> 3] >> (bit & 7) & 1 and generation.may_have(key):
-                known = generation.find(key)
-                if known is not None:
-                    return known
+            if generation.cells[place % generation.count] & mask == mask and (known := generation.find(key)):
+                return known
         return None
+
+    @property
+    def base(self) -> Base:
+        """Where the numbers of tails begin."""
+        return self._batch.base
 
     def known(self, tail: bytes) -> Known:
         """What a tail says that is not put yet."""
         return self._batch.base.known(tail)
 
-    def tail(self, sequence: int, ms: int, content: int) -> bytes:
-        """What is known of a key, for `put`."""
-        base = self._batch.base
-        return TAIL.pack(sequence - base.sequence, min(max(0, ms - base.ms), _SPAN), content)
-
     def put(self, keys: Mapping[bytes, bytes], end: int, ms: int) -> None:
-        """Adds keys that the log has now, before the sequence `end`; `ms` is the time of the newest."""
-        add = self._generations[0].add
-        for key in keys:
-            add(key)
+        """Adds keys, with their tails, that the log has now, before the sequence `end`; `ms` is the time of the
+        newest."""
         batch = self._batch
         batch.keys.update(keys)
         batch.end = end
@@ -197,11 +196,17 @@ class KeyIndex:
         if not wait and not self._running.done():
             return
         running, self._running = self._running, None
-        to.take(running.result())
+        run = running.result()
+        to.take(run)
+        self._note(run)
         self._sealing = None
         if to.due() or to is not self._generations[0]:
             self._pool.submit(self._save_bloom, to)
         self._forget(batch.newest)
+
+    def _note(self, run: Run) -> None:
+        shard = run.base.shard
+        self._sealed[shard] = max(run.end, self._sealed.get(shard, 1))
 
     def _save_bloom(self, generation: Generation) -> None:
         try:

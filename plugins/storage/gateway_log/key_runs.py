@@ -31,9 +31,9 @@ TAIL = Struct(">III")
 """What is known of a key: its event's sequence and time (ms), from the run's bases, and a checksum of its content."""
 ENTRY = KEY + TAIL.size
 BLOCK = 256
-BITS = 16
-"""Bits of the filter for each key. With `PROBES` probes it is wrong for 0.24 % of the keys that a full one has not."""
-PROBES = 4
+CELL_KEYS = 4
+"""How many keys share a cell of 64 bits of the filter. Each sets up to four of them, so a full filter is wrong for less
+than 1 % of the keys that it has not."""
 _FILE = re.compile(r"keys-(\d{6,})\.runs")
 _HEAD = Struct(">4sIQQQQQIII")
 _MAGIC, _DEAD = b"TGK1", b"DEAD"
@@ -87,43 +87,20 @@ class Generation:
         self.runs: list[Run] = []
         self.keys = 0
         self.capacity = capacity
-        self.bits = capacity * BITS
-        self.bloom = bytearray(self.bits // 8 + 1)
+        self.cells = _cells(capacity)
+        self.count = len(self.cells)
         self._end = 0
         self._file = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
 
     @property
     def size(self) -> int:
         """The size of its files, about."""
-        return self._end + len(self.bloom)
+        return self._end + 8 * self.count
 
     def add(self, key: bytes) -> None:
         """Adds a key to the filter."""
-        at, step, bits, bloom = (
-            int.from_bytes(key[:8], "big"),
-            int.from_bytes(key[8:], "big") | 1,
-            self.bits,
-            self.bloom,
-        )
-        for _ in range(PROBES):
-            bit = at % bits
-            bloom[bit >> 3] |= 1 << (bit & 7)
-            at += step
-
-    def may_have(self, key: bytes) -> bool:
-        """False if it surely has no such key."""
-        at, step, bits, bloom = (
-            int.from_bytes(key[:8], "big"),
-            int.from_bytes(key[8:], "big") | 1,
-            self.bits,
-            self.bloom,
-        )
-        for _ in range(PROBES):
-            bit = at % bits
-            if not bloom[bit >> 3] >> (bit & 7) & 1:
-                return False
-            at += step
-        return True
+        (place,) = place_in(key)
+        self.cells[place % self.count] |= mask_of(place)
 
     def find(self, key: bytes) -> Known | None:
         """The newest entry of a key in the runs. Raises `OSError`."""
@@ -147,11 +124,15 @@ class Generation:
         return None
 
     def write(self, base: Base, end: int, newest: int, forgot: int, keys: Mapping[bytes, bytes]) -> Run:
-        """Writes a run durably; `take` makes it known. May be called on any thread, one at a time. Raises `OSError`."""
+        """Writes a run durably, and adds its keys to the filter; `take` makes it known. May be called on any thread,
+        one at a time. Raises `OSError`."""
+        cells, count, pairs, place_of = self.cells, self.count, PAIRS, place_in
         # sorted in parts: the whole at once would keep the event loop waiting for Python's lock
         parts: list[list[bytes]] = [[] for _ in range(64)]
         for key, tail in keys.items():
-            parts[key[0] >> 2].append(key + tail)
+            (place,) = place_of(key)
+            cells[place % count] |= pairs[place & 4095] | pairs[place >> 12 & 4095]
+            parts[place >> 58].append(key + tail)
         entries = b"".join([b"".join(sorted(part)) for part in parts])
         fences = array("I", [int.from_bytes(entries[i : i + 4], "big") for i in range(0, len(entries), BLOCK * ENTRY)])
         body = entries + fences.tobytes()
@@ -179,7 +160,7 @@ class Generation:
 
     def save_bloom(self) -> None:
         """Writes the filter beside the runs. May be called on any thread. Raises `OSError`."""
-        body = bytes(self.bloom)
+        body = self.cells.tobytes()
         path = self.path.with_suffix(".bloom")
         partial = path.with_suffix(".bloom.tmp")
         descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
@@ -209,7 +190,8 @@ class Generation:
         for run in self._runs(size):
             if run.end > ends.get(run.base.shard, run.end):
                 log.warning("%s: %d keys are of events that the log no longer has", self.path, run.keys)
-                os.pwrite(self._file, _DEAD, run.at)
+                os.lseek(self._file, run.at, os.SEEK_SET)
+                write_all(self._file, _DEAD)
                 os.fsync(self._file)
                 continue
             self.runs.append(run)
@@ -246,18 +228,16 @@ class Generation:
         known = 0
         try:
             content = self.path.with_suffix(".bloom").read_bytes()
-            magic, capacity, known, total = _BLOOM.unpack_from(content)
-            body = content[_BLOOM.size :]
-            if magic == _MAGIC and crc32(body) == total and len(body) == capacity * BITS // 8 + 1:
-                self.capacity, self.bits, self.bloom = capacity, capacity * BITS, bytearray(body)
-            else:
-                known = 0
+            magic, capacity, end, total = _BLOOM.unpack_from(content)
+            body = memoryview(content)[_BLOOM.size :]
+            if magic == _MAGIC and crc32(body) == total and len(body) == 8 * len(_cells(capacity)):
+                self.capacity, self.cells, known = capacity, array("Q", body.tobytes()), end
         except (FileNotFoundError, error):
             pass
         if not known:
             self.capacity = max(self.capacity, self.keys)
-            self.bits = self.capacity * BITS
-            self.bloom = bytearray(self.bits // 8 + 1)
+            self.cells = _cells(self.capacity)
+        self.count = len(self.cells)
         for run in self.runs:
             if run.at >= known:
                 for key in self.keys_of(run):
@@ -270,6 +250,25 @@ class Generation:
             part = os.pread(self._file, size, run.entries + start * ENTRY)
             for at in range(0, size, ENTRY):
                 yield part[at : at + KEY]
+
+
+def _cells(capacity: int) -> array[int]:
+    """An empty filter for so many keys."""
+    return array("Q", bytes(8 * (capacity // CELL_KEYS + 1)))
+
+
+def _pair(n: int) -> int:
+    """One or two bits of 64, by a number of 12 bits."""
+    return 1 << (n & 63) | 1 << (n >> 6)
+
+
+place_in = Struct(">Q").unpack_from
+PAIRS = [_pair(n) for n in range(4096)]
+
+
+def mask_of(place: int) -> int:
+    """The bits of a key in its cell; `place` is its first 64 bits, of which the upper ones say which cell."""
+    return PAIRS[place & 4095] | PAIRS[place >> 12 & 4095]
 
 
 def generations_in(folder: Path) -> list[int]:

@@ -41,7 +41,7 @@ from .wal_file import file_bytes
 log = logging.getLogger("tidegate.log")
 T = TypeVar("T")
 
-COLUMNS = 7
+COLUMNS, KEYED_COLUMNS = 7, 8
 _MOST_ROWS = 64
 _ROW = "(?,?,?,nullif(?,''),?,?,?)"
 # One statement for up to 64 rows: it gives up Python's lock four times for all of them, and may wait each time while
@@ -321,7 +321,7 @@ class Shard:
             schema.add_keys(self._connection)
         except sqlite3.Error as e:
             raise unusable(self.path, e) from e
-        self._columns, self._inserts = COLUMNS + 1, _INSERT_KEYED
+        self._columns, self._inserts = KEYED_COLUMNS, _INSERT_KEYED
 
     def _roll_back(self) -> None:
         if self._connection.in_transaction:
