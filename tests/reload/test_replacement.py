@@ -12,8 +12,10 @@ from anyio.abc import TaskGroup
 from gateway_testing import ScriptedSink
 
 from gateway_core.contract.config_model import GatewayConfig
+from gateway_core.contract.errors import ConfigError
 from gateway_core.contract.event import Event
 from gateway_core.runtime.gateway import Gateway
+from gateway_core.runtime.replacement import plan
 from tests.delivery.gateway_rig import Parts, change, running, until
 
 pytestmark = pytest.mark.anyio
@@ -135,3 +137,15 @@ async def test_a_change_that_does_not_end_does_not_hold_up_a_stop(
         assert slow.lives == ["start"]
     said = [r.getMessage() for r in caplog.records if r.levelno == logging.WARNING]
     assert "a change of the config is still under way after 0.1 s, and is ended" in said
+
+
+@pytest.mark.spec("ONCE-05")
+@pytest.mark.parametrize("other", [{}, {"window": 120}, {"window": 60, "key": ["id"]}], ids=str)
+def test_how_a_broker_deduplicates_needs_a_restart(other: dict[str, Any]) -> None:
+    def of(deduplicate: dict[str, Any]) -> GatewayConfig:
+        return config({"brokers": {"b": {"deduplicate": deduplicate or None}}})
+
+    assert not plan(of({"window": "1m"}), of({"window": 60}))
+    with pytest.raises(ConfigError) as failed:
+        plan(of({"window": 60}), of(other))
+    assert [fault.path for fault in failed.value.faults] == ["brokers.b.deduplicate"]

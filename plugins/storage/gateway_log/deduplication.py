@@ -111,7 +111,10 @@ class Deduplication:
             if len(keys) >= _LOADED:
                 index.put(keys, sequence + 1, newest)
                 keys = {}
-                index.look(ms, sequence + 1)
+                try:
+                    index.look(ms, sequence + 1)
+                except OSError as e:  # a full disk must not prevent deliveries
+                    log.warning("%s: the keys of duplicates can't be written: %s", self._folder, e)
         if not begun:
             index.begin(shard.number, max(start, shard.next), time.time_ns() // 1_000_000)
         if keys:

@@ -96,8 +96,8 @@ class KeyIndex:
         self._finish(wait=True)
         if self._batch.keys:
             self._seal()
-            self._finish(wait=True)
         self.start(shard, sequence, ms)
+        self._finish(wait=True)
 
     def start(self, shard: int, sequence: int, ms: int) -> None:
         """Like `begin`, but what is in memory is forgotten."""

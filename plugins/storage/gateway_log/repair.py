@@ -152,7 +152,10 @@ def _copy_keys(reader: LogReader, shard: int, rows: list[Row], target: sqlite3.C
 
 def _copy_kept_keys(reader: LogReader, shard: int, target: sqlite3.Connection) -> None:
     with suppress(sqlite3.DatabaseError):
+        target.execute("BEGIN")
         target.executemany("INSERT OR REPLACE INTO kept_keys VALUES (?, ?, ?)", list(reader.keys(shard, "kept_keys")))
+    if target.in_transaction:
+        target.execute("COMMIT")
 
 
 def _replace(folder: Path, shard: int, stamp: str) -> Path:
