@@ -155,18 +155,23 @@ class Deduplication:
         self._staged = staged
         self._first = first
         index, window, pack = self._index, self._window_ms, TAIL.pack
-        find = index.find
+        find, text_of = index.find, self._text_of
         _, from_sequence, from_ms = index.base
         base = position_of(shard, 0)
         sequence, newest = first, 0
         for unit in units:
             unit.firsts = unit.refused = None
-            mark, begin, key_of = len(rows), sequence, self._no_key if unit.again else self._key_of
+            mark, begin, again = len(rows), sequence, unit.again
             for n, (event, attributes) in enumerate(zip(unit.events, unit.attributes, strict=True)):
                 received_ns = event.received_ns or unit.received_ns
                 data, key = event.data, event.key
                 column: Any = ""
-                if (name := key_of(event)) is not None:
+                if again:
+                    pass
+                elif (text := text_of(event)) is None:
+                    self.keyless += 1
+                else:
+                    name = blake2b(_encoded(text), digest_size=KEY).digest()
                     ms = received_ns // 1_000_000
                     content = crc32(attributes)
                     if data:
@@ -204,17 +209,6 @@ class Deduplication:
                 sequence = begin
         self._staged_end, self._staged_ms = sequence, newest
         return rows
-
-    def _key_of(self, event: Event) -> bytes | None:
-        text = self._text_of(event)
-        if text is None:
-            self.keyless += 1
-            return None
-        return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=KEY).digest()
-
-    @staticmethod
-    def _no_key(event: Event) -> None:
-        return None
 
     def _differs(self, event: Event, found: Known, rows: list[Any]) -> bool:
         """Whether an event has other content than the first with its key, of which the checksum differs: attributes may
@@ -310,6 +304,13 @@ class Deduplication:
     def is_short(self, now_ns: int) -> bool:
         """Whether keys were dropped that the window still has, because there were too many."""
         return self._index.forgot_ms > now_ns // 1_000_000 - self._window_ms
+
+
+def _encoded(text: str) -> bytes:
+    try:
+        return text.encode()
+    except UnicodeEncodeError:  # half of a surrogate pair, which JSON may have
+        return text.encode("utf-8", "surrogatepass")
 
 
 def _within(ms: int) -> int:
