@@ -8,7 +8,7 @@ from typing import Any
 
 from anyio.abc import TaskGroup
 
-from gateway_core.contract.capabilities import Deduplicates, Previewing, offers
+from gateway_core.contract.capabilities import Deduplicates, Previewing, Repeated, offers
 from gateway_core.contract.deduplicate_config import DeduplicateConfig, content_of, key_reader
 from gateway_core.contract.errors import Refused
 from gateway_core.contract.event import Event
@@ -33,7 +33,7 @@ class MemoryChannel:
         if offers(real, Deduplicates):
             self.deduplicate = self._deduplicate
             self.append_again = self.append
-            self.repeated = lambda id, source: []
+            self.repeated = self._repeated
         self._keys: _Keys | None = None
 
     async def start(self, tasks: TaskGroup) -> None: ...
@@ -91,6 +91,9 @@ class MemoryChannel:
 
     def _deduplicate(self, config: DeduplicateConfig) -> None:
         self._keys = _Keys(config)
+
+    def _repeated(self, id: str, source: str | None) -> Sequence[Repeated]:
+        return []
 
     def _read(self, delivery: DeliveryRecord) -> None:
         delivery.reads = True

@@ -73,10 +73,29 @@ def test_what_senders_and_operators_see_of_a_duplicate(tmp_path: Path) -> None:
                 lines.count("and was not stored: the first with its key is in the channel of broker default at 0/1")
                 == 2
             )
-            assert "duplicates" in tidegate("status", "--data-dir", g.data_dir).stdout
+            assert "DUPLICATES" in tidegate("status", "--data-dir", g.data_dir).stdout
             metrics = g.admin("/metrics").text
             assert 'tidegate_broker_events_duplicate_total{broker="default"} 4' in metrics
             assert 'tidegate_broker_duplicate_conflicts_total{broker="default"} 1' in metrics
+
+
+@pytest.mark.spec("ONCE-01")
+def test_a_dead_letter_can_be_replayed_and_none_is_lost_as_a_duplicate(tmp_path: Path) -> None:
+    with Subscriber(default=400) as s:
+        text = CONFIG.replace("PORT", "0").replace("MORE", "window: 7d").replace("URL", s.url)
+        with GatewayProcess(text, tmp_path) as g:
+            post(g, event(1))
+            g.wait_until(lambda: g.trigger("subscriber")["dead_lettered"] == 1, 30, "the dead letter")
+            s.answer = 202
+            stores = ("--data-dir", g.data_dir, "--config", g.config)
+            ran = tidegate("dlq", "replay", "--all", "--all-triggers", "--yes", *stores)
+            assert (ran.returncode, ran.stdout) == (1, "0 replayed, 1 left\n")
+            assert "its broker has this event already, at position 1" in ran.stderr
+            asked = {"all": True, "all_triggers": True, "count": 1}
+            started = web.post(f"{g.admin_url}/api/v1/replays", headers=g.admin_headers, json=asked)
+            assert started.status_code == 202, started.text
+            g.wait_until(lambda: g.trigger("subscriber")["delivered"] == 1, 30, "the replay")
+            assert g.status()["brokers"][0]["accepted"] == 2  # stored again, on purpose
 
 
 @pytest.mark.spec("ONCE-05")

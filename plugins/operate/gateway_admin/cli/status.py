@@ -42,8 +42,8 @@ def tables(status: GatewayStatus) -> Iterator[TableRows]:
         columns = ["broker", "ready", "ingress", "channel", *counts]
         yield _with_reasons(("Brokers", columns, rows), brokers)
     if triggers := status.triggers:
-        numbers = ("delivered", "attempts", "retried", "dead_lettered", "in_flight", "lag")
-        rows = [[*_condition(t), t.broker, t.subscriber or "", *_texts(t, *numbers)] for t in triggers]
+        counted = ("delivered", "attempts", "retried", "dead_lettered", "in_flight", "lag")
+        rows = [[*_condition(t), t.broker, t.subscriber or "", *_texts(t, *counted)] for t in triggers]
         columns = ["trigger", "ready", "broker", "subscriber"]
         columns += ["delivered", "attempts", "retried", "dead", "in flight", "lag"]
         yield _with_reasons(_with_retries(("Triggers", columns, rows), triggers), triggers)
