@@ -306,7 +306,7 @@ class Deduplicates(Protocol):
         stable storage."""
 
     def append_again(self, events: Sequence[Event], done: Accepted) -> None:
-        """`Channel.append` for events that come again on purpose: they are stored, whether it has them or not."""
+        """`Channel.append` for events that are replayed: they are stored, whether it has them or not."""
 
     def repeated(self, id: str, source: str | None) -> Sequence[Repeated]:
         """The duplicates with this id (and source) among the newest of this process, oldest first."""

@@ -36,7 +36,7 @@ class DeduplicateConfig(Config):
     `30m`."""
     key: Annotated[list[AttributeName], Field(min_length=1, max_length=8)] = ["source", "id"]
     """The attributes that make up the key. Events that lack one of them are stored each time. After a change of it, the
-    keys of before count no more."""
+    keys of before no longer count."""
     on_conflict: Literal["accept_first", "refuse"] = "accept_first"
     """What happens to an event that has the key of an earlier one, but other attributes or data: `accept_first` treats
     it as any other duplicate, and counts it; `refuse` answers 409."""

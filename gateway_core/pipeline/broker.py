@@ -76,7 +76,7 @@ class Broker(Counted):
         self.accept(events, done)
 
     def publish(self, events: Sequence[Event], done: Accepted) -> None:
-        """Accepts events that come again on purpose, whether the channel has them or not."""
+        """Accepts events that are replayed, whether the channel has them or not."""
         self._again(events, done)
 
     def use_dead_letter(self, dead_letter: Sink, traced: Sink) -> None:

@@ -253,7 +253,7 @@ async def test_keys_of_a_log_that_went_back_are_forgotten_and_never_come_back(lo
     shutil.copy(before / "log" / "default" / "shard-000.db", log.folder / "shard-000.db")
     (log.folder / "meta.json").unlink()
     channel = await open_(log)
-    # these are lost with the log, so they are stored when they come again
+    # these are lost with the log, so they are stored when they are sent again
     assert await put(channel, log.events(20)) == [*(-n for n in range(1, 11)), *range(11, 21)]
     others = log.events(600, first=1000)
     assert await put(channel, others) == list(range(21, 621))

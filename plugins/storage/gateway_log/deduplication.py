@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("tidegate.log")
 
 TELL_S = 60.0
-"""How often the gateway's log tells of conflicts, and of an index that can't be written, in seconds."""
+"""How often the gateway's log reports conflicts, and an index that can't be written, in seconds."""
 _LOADED = 10_000
 _KEPT = 1000
 """How many of the newest duplicates are known, for `tidegate why`."""

@@ -143,7 +143,7 @@ def _parts(reader: LogReader, shard: int, at: int, end: int, lost: list[Unreadab
 
 
 def _copy_keys(reader: LogReader, shard: int, rows: list[Row], target: sqlite3.Connection) -> None:
-    """The keys of these rows, as far as they are readable: an event without one may be stored once more."""
+    """The keys of these rows, as far as they are readable: an event without one may be stored a second time."""
     if rows and reader.has_keys(shard):
         with suppress(sqlite3.DatabaseError):
             found = [(key, n) for n, _, key in reader.keys(shard, "events", rows[0].sequence, rows[-1].sequence + 1)]
