@@ -83,6 +83,7 @@ class Run:
         self.disk = disk
         self.once = once
         self.repeated: set[str] = set()
+        self.deleted: set[str] = set()
         self.first: dict[str, int] = {}  # where each event was first seen in the log
         self.random = random
         self.sync = sync
@@ -337,7 +338,10 @@ class Run:
 
     def _check_stored(self, there: dict[str, int], crash: Crash) -> None:
         missing = {id for id in self.stored if id not in there}
-        missing -= {id for id in missing if self._all_done({id})}
+        deleted = {id for id in missing if self._all_done({id})}
+        missing -= deleted | self.deleted
+        if self.once:  # their keys outlive them
+            self.deleted |= deleted
         if self.sync == "normal" and crash == "power" and missing:
             first = min(self.stored[id] for id in missing)
             after = [id for id, sequence in there.items() if sequence >= first]
