@@ -42,8 +42,8 @@ class EventReport(BaseModel):
     matches: list[dict[str, Any]] = []
     """With `prefix`: the events whose id begins so, instead of `events`; newest first."""
     duplicates: list[dict[str, Any]] = []
-    """The duplicates with this id that were not stored (`deduplicate`), among the newest: when each came, and the position
-    of the first with its key."""
+    """The duplicates with this id that were not stored (`deduplicate`), among the newest: when each came, and the
+    position of the first with its key."""
     dead_letters_searched: bool
     """Whether all dead letters were searched."""
     rest: dict[str, Any] | None

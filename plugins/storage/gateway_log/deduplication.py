@@ -266,7 +266,9 @@ class Deduplication:
 
     def stored(self, units: Sequence[Any]) -> None:
         """The rows of these units are in the log."""
-        self.duplicates += sum(len(u.firsts) - u.firsts.count(0) for u in units if u.firsts is not None)
+        for unit in units:
+            if unit.firsts is not None:
+                self.duplicates += len(unit.firsts) - unit.firsts.count(0)
         if self._staged:
             self._index.put(self._staged, self._staged_end, self._staged_ms)
             self._staged = {}

@@ -165,10 +165,12 @@ class Endpoint:
 
 def _answered(events: Sequence[Event], done: Accepted, error: BaseException | None) -> None:
     """Names the duplicates to the sender: the positions of the first ones, in the order of the events."""
-    firsts = [b"%d" % event.position for event in events if event.duplicate] if error is None else []
-    if firsts:
-        told = b", ".join(firsts[:_MOST_TOLD])
-        error = Answered(Response(202, ((b"tidegate-duplicate", told),)))
+    if error is None:
+        for event in events:
+            if event.duplicate:
+                firsts = [b"%d" % event.position for event in events if event.duplicate]
+                error = Answered(Response(202, ((b"tidegate-duplicate", b", ".join(firsts[:_MOST_TOLD])),)))
+                break
     done(error)
 
 
