@@ -8,7 +8,8 @@ from typing import Any
 
 from anyio.abc import TaskGroup
 
-from gateway_core.contract.capabilities import Previewing
+from gateway_core.contract.capabilities import Deduplicates, Previewing, Repeated, offers
+from gateway_core.contract.deduplicate_config import DeduplicateConfig, content_of, key_reader
 from gateway_core.contract.errors import Refused
 from gateway_core.contract.event import Event
 from gateway_core.contract.interfaces import Accepted, Filter, Receiver
@@ -29,6 +30,11 @@ class MemoryChannel:
         self._feeds: dict[str, _Feed] = {}
         self._readers: dict[str, Filter] = {}
         stage.channels[broker] = self
+        if offers(real, Deduplicates):
+            self.deduplicate = self._deduplicate
+            self.append_again = self.append
+            self.repeated = self._repeated
+        self._keys: _Keys | None = None
 
     async def start(self, tasks: TaskGroup) -> None: ...
 
@@ -62,6 +68,14 @@ class MemoryChannel:
         except Refused as e:
             done(e)
             return
+        if self._keys is not None:
+            try:
+                kept = self._keys.new(kept, self._stage.clock.now_ns())
+            except Refused as e:
+                done(e)
+                return
+            for event in self._keys.repeated:
+                self._stage.repeated(self._broker, event)
         for event in kept:
             self.appended += 1
             event.position = self.appended
@@ -75,6 +89,12 @@ class MemoryChannel:
         # not immediately: a chain of replies would be as many calls deep
         self._stage.clock.call_later(0, self._feed)
 
+    def _deduplicate(self, config: DeduplicateConfig) -> None:
+        self._keys = _Keys(config)
+
+    def _repeated(self, id: str, source: str | None) -> Sequence[Repeated]:
+        return []
+
     def _read(self, delivery: DeliveryRecord) -> None:
         delivery.reads = True
         if delivery.clause.matched:
@@ -86,6 +106,35 @@ class MemoryChannel:
 
     def info(self) -> dict[str, Any]:
         return {"writable": True, "events": self.appended, "bytes": 0, "first": 1, "next": self.appended + 1}
+
+
+class _Keys:
+    """Finds events with the key of an earlier one. Those of the last call are `repeated`."""
+
+    def __init__(self, config: DeduplicateConfig) -> None:
+        self.repeated: list[Event] = []
+        self._window_ns = int(config.window * 1e9)
+        self._refuses = config.on_conflict == "refuse"
+        self._key_of = key_reader(config.key)
+        self._known: dict[str, tuple[int, Event]] = {}
+
+    def new(self, events: Sequence[Event], now_ns: int) -> list[Event]:
+        """The events that are no duplicates. Raises `Refused`."""
+        found, repeated, known = [], [], dict(self._known)
+        for event in events:
+            key = self._key_of(event)
+            at, first = known.get(key or "", (0, event))
+            if key is None or first is event or now_ns - at > self._window_ns:
+                found.append(event)
+                if key is not None:
+                    known[key] = (now_ns, event)
+                continue
+            same = first.data == event.data and content_of(first.attributes) == content_of(event.attributes)
+            if self._refuses and not same:
+                raise Refused("an event with the same key but other content was accepted before", status=409)
+            repeated.append(event)
+        self._known, self.repeated = known, repeated
+        return found
 
 
 class _Feed:

@@ -62,7 +62,9 @@ def _all(expect: ExpectConfig, played: Played) -> Iterator[Failure]:
     if expect.accepted is not None and expect.accepted != len(taken):
         yield Failure("accepted", str(expect.accepted), str(len(taken)))
     yield from _refused(expect.refused, [t for t in histories if t.refused is not None])
-    lost = [t.id for t in histories if t.to in played.built.brokers and not _wanted(t) and t.event is not None]
+    yield from _ids("duplicates", expect.duplicates, [t.id for t in histories if t.repeated])
+    stored = [t for t in histories if t.to in played.built.brokers and t.event is not None and not t.repeated]
+    lost = [t.id for t in stored if not _wanted(t)]
     yield from _ids("unrouted", expect.unrouted, lost)
     for kind, section in (("trigger", expect.triggers), ("bridge", expect.bridges)):
         for name, wanted in section.items():

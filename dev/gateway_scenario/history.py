@@ -26,6 +26,9 @@ def _lines(history: EventHistory) -> Iterator[str]:
     kind = history.event.attributes.get("type", history.event.attributes.get("eventType", "?"))
     cause = f", the reply of {history.reply_of.key[1]}" if history.reply_of is not None else ""
     yield f"event {history.id} ({kind}) to {history.to} at {_s(history.at_s)}{cause}"
+    if history.repeated:
+        yield "  a duplicate: the broker has an event with its key already"
+        return
     if not history.deliveries:
         yield "  its broker has no trigger"
     for delivery in history.deliveries.values():

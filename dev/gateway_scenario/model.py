@@ -207,6 +207,8 @@ class ExpectConfig(Config):
     """How many events the ingresses accepted."""
     refused: list[RefusedConfig] | Unsigned | None = None
     """What the ingresses refused, in order, or its number."""
+    duplicates: list[str] | Unsigned | None = None
+    """The events that were not stored again (`deduplicate`), in order, or their number. They count as accepted."""
     unrouted: list[str] | Unsigned | None = None
     """The events that matched no trigger."""
     triggers: dict[str, DeliveryExpectConfig] = {}

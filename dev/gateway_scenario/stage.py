@@ -72,6 +72,10 @@ class Stage:
         self._history_of[id(event)] = history
         return history
 
+    def repeated(self, to: str, event: Event) -> None:
+        """A broker accepted an event that it has already."""
+        self.histories.append(EventHistory(to, self.now_s, event, repeated=True))
+
     def refused(self, to: str, error: Refused) -> None:
         self.histories.append(EventHistory(to, self.now_s, refused=error))
 

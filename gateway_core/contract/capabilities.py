@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, Literal, Protocol, TypeGuard, TypeVar, runtime_checkable
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeGuard, TypeVar, runtime_checkable
 
 from anyio.abc import TaskGroup
 
 from .event import Event, Message
-from .interfaces import Intake, Source
+from .interfaces import Accepted, Intake, Source
 from .outcome import Outcome
 
 
@@ -286,6 +286,32 @@ class Retains(Protocol):
         are all names of the config: what one of these still needs is kept, even if it could not be attached again."""
 
 
+@dataclass(frozen=True, slots=True)
+class Repeated:
+    """A duplicate that was not stored: when it came (Unix time), the position of the first, and whether the content
+    `differs`."""
+
+    at_ns: int
+    first: int
+    differs: bool
+
+
+@runtime_checkable
+class Deduplicates(Protocol):
+    """A channel that can store events with the same key once."""
+
+    def deduplicate(self, config: DeduplicateConfig) -> None:
+        """Called before `start`, if the config wants it: of accepted events with one key within the window, exactly one
+        is stored, whatever fails. The others are accepted as well, and marked (`Event.duplicate`), once the first is in
+        stable storage."""
+
+    def append_again(self, events: Sequence[Event], done: Accepted) -> None:
+        """`Channel.append` for events that are replayed: they are stored, whether it has them or not."""
+
+    def repeated(self, id: str, source: str | None) -> Sequence[Repeated]:
+        """The duplicates with this id (and source) among the newest of this process, oldest first."""
+
+
 @runtime_checkable
 class Faulty(Protocol):
     """A subscription's feed, or a sink, that can report why it delivers nothing, before an attempt has failed."""
@@ -294,6 +320,9 @@ class Faulty(Protocol):
     def fault(self) -> str | None:
         """What is wrong and what to do; None while all is well."""
 
+
+if TYPE_CHECKING:
+    from .deduplicate_config import DeduplicateConfig
 
 _Capability = TypeVar("_Capability")
 

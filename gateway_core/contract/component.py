@@ -51,6 +51,7 @@ class Guarantees:
     `back_pressure` what happens to further events while some can't be stored or delivered.
     `modes`         the content modes it reads or writes, `binding` the rules for them: a specification, or a page.
     `credentials`   how it proves who it is, or learns who sends.
+    `deduplicates`  of a channel: whether it can store events with the same key once (`Deduplicates`).
     """
 
     delivery: Literal["at least once", "exactly once", "at most once"]
@@ -62,6 +63,7 @@ class Guarantees:
     binding: str
     modes: Sequence[Literal["binary", "structured", "batch"]] = ()
     credentials: str = "none"
+    deduplicates: Literal["", "yes", "no"] = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,6 +23,7 @@ from .component import (
 )
 from .config_extension import DocumentOrigin
 from .config_node import Place
+from .deduplicate_config import DeduplicateConfig
 from .faults import near
 from .filter_values import wildcards
 
@@ -128,6 +129,8 @@ class BrokerConfig(EntryConfig):
     """Its sources."""
     channel: ChannelRef = ChannelRef("log")
     """Where events are kept between ingress and delivery."""
+    deduplicate: DeduplicateConfig | None = None
+    """Stores events that are sent again once. By default each is stored."""
     delivery: DeliveryConfig = DeliveryConfig()
     """Defaults for its triggers."""
     dead_letter: DeadLetterRef = DeadLetterRef("deadletter")

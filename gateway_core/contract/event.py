@@ -42,13 +42,15 @@ class Event:
                   partitions sets it before, others leave it 0.
     `trace`       the trace context that travels beside the event (`gateway_core.contract.tracing`); None without
                   tracing.
+    `duplicate`   True if the channel had an event with the same key (`deduplicate` of a broker), and did not store
+                  this one again; `position` is then that of the first. Set by the channel.
     `identity`    who sent it, from its ingress to the channel, which does not store it; None if the source does not
                   know, and later.
 
     Equality compares attributes, data and key: the event, not where it is.
     """
 
-    __slots__ = ("attributes", "data", "identity", "json_data", "key", "position", "received_ns", "trace")
+    __slots__ = ("attributes", "data", "duplicate", "identity", "json_data", "key", "position", "received_ns", "trace")
 
     def __init__(
         self,
@@ -68,6 +70,7 @@ class Event:
         self.position = position
         self.trace = trace
         self.identity: Identity | None = None
+        self.duplicate = False
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Event):

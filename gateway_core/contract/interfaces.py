@@ -38,6 +38,10 @@ class Intake(Protocol):
     """True if `accept` brings events into storage, many as quickly as one. False if it follows each event to its
     destination: a source that reads many at once hands them over one by one, to know of each when it is there."""
 
+    deduplicates: bool
+    """Whether events may be found to be stored already, one by one: then their `duplicate` is True once `done(None)` is
+    called."""
+
     admissions: Sequence[Admission]
     """What may refuse events that the source itself lets in, or say that they are here already; nothing for most. A
     reload may replace it."""

@@ -121,6 +121,8 @@ class BrokerStatus(Entry, frozen=True):
     channel: Annotated[ChannelStatus, ONE("Its channel.")] = field(default_factory=ChannelStatus)
     accepted: Annotated[int, TOTAL("Events written to the channel, including replies.")] = 0
     refused: Annotated[int, TOTAL("Malformed inputs.")] = 0
+    duplicates: Annotated[int, TOTAL("Accepted events that were not stored again (`deduplicate`).")] = 0
+    conflicts: Annotated[int, TOTAL("Events with the key of an earlier one, but other content.")] = 0
     unrouted: Annotated[int, TOTAL("Events that matched no trigger.")] = 0
     failed: Annotated[int, TOTAL("Failed attempts of sources that deliver events themselves.")] = 0
     dead_lettered: Annotated[int, TOTAL("Events that sources wrote to the broker's dead letter.")] = 0

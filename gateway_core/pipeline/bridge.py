@@ -33,6 +33,7 @@ class Bridge(Counted):
     """The intake of a bridge's source and the feed of its subscription."""
 
     stores = False
+    deduplicates = False
     sender_waits = True
     """A sender waits for the answer, so it is told of a pause at once. False for a source that can wait."""
 

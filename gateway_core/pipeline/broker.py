@@ -7,6 +7,7 @@ from typing import Any
 
 from anyio.abc import TaskGroup
 
+from ..contract.capabilities import Deduplicates, offers
 from ..contract.condition import Condition
 from ..contract.event import Event
 from ..contract.filter_guard import FilterGuard
@@ -36,8 +37,11 @@ class Broker(Counted):
         dead_letters: DeadLetterWriter,
         observers: tuple[Observer, ...],
         meter: Meter | None = None,
+        *,
+        deduplicates: bool = False,
     ) -> None:
         super().__init__(name, observers)
+        self.deduplicates = deduplicates
         self.meter = meter
         self.channel_name = channel_name
         self.channel = channel
@@ -57,15 +61,23 @@ class Broker(Counted):
     def observe(self, observers: tuple[Observer, ...]) -> None:
         """Replaces the observers."""
         super().observe(observers)
-        self.accept = compose.storing(self.channel, self._stored if observers else None, self.meter)
+        tell = self._stored if observers else None
+        self.accept = compose.storing(self.channel.append, tell, self.meter)
+        self._again = self.accept
+        if self.deduplicates and offers(self.channel, Deduplicates):
+            self._again = compose.storing(self.channel.append_again, tell, self.meter)
         self.dead_letters.observe(observers)
         for bound_source in self.bound_sources:
             if bound_source.intake.target is self:  # during a reload it may already feed another one
                 bound_source.intake.switch_to(self)
 
-    def publish(self, events: Sequence[Event], done: Accepted) -> None:
+    def reply(self, events: Sequence[Event], done: Accepted) -> None:
         """Accepts replies, which come from no source."""
         self.accept(events, done)
+
+    def publish(self, events: Sequence[Event], done: Accepted) -> None:
+        """Accepts events that are replayed, whether the channel has them or not."""
+        self._again(events, done)
 
     def use_dead_letter(self, dead_letter: Sink, traced: Sink) -> None:
         """Uses this dead letter from now on; `traced` writes to it."""
@@ -73,6 +85,10 @@ class Broker(Counted):
         self.dead_letters.use(traced)
 
     def _stored(self, events: Sequence[Event]) -> None:
+        if self.deduplicates:
+            events = [event for event in events if not event.duplicate]
+            if not events:
+                return
         for observer in self._observers:
             observer.accepted(self.name, events)
 
@@ -99,6 +115,8 @@ class Broker(Counted):
             )
         if fault := self.faults.get("dead_letter") or self.dead_letters.fault:
             return Condition(True, fault, "DeadLetterFails")  # events are accepted; undeliverable ones wait
+        if self.deduplicates and (fault := channel.details.get("faults", {}).get("deduplication")):
+            return Condition(True, fault, "DeduplicationShort")
         return Condition(True, "", "IngressOpen")
 
 

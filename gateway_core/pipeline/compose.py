@@ -69,9 +69,10 @@ def entering(
 # -- in a broker: store; `Trigger.attach` has the channel match -----------------------------------------------------
 
 
-def storing(channel: Channel, tell: Callable[[Sequence[Event]], None] | None, meter: Meter | None) -> Accept:
-    """From the intake of a broker into its channel. `tell` tells observers what is stored; None if there are none."""
-    accept: Accept = channel.append
+def storing(append: Accept, tell: Callable[[Sequence[Event]], None] | None, meter: Meter | None) -> Accept:
+    """From the intake of a broker into its channel, by `Channel.append`, which stores events with the same
+    key once if the broker wants it. `tell` tells observers what is stored; None if there are none."""
+    accept = append
     if tell is not None:
         accept = observed(tell, accept)
     if meter is not None:

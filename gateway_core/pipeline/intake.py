@@ -44,6 +44,7 @@ class SwitchableIntake:
             self.admissions = admissions
         self.target = intake
         self.stores = intake.stores
+        self.deduplicates = intake.deduplicates
         # bound here, so that a call costs no extra step
         self.attempted = intake.attempted
         self.undeliverable = intake.undeliverable

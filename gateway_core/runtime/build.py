@@ -9,11 +9,13 @@ from typing import Any
 
 from ..config.registry import Registry
 from ..contract import filters
-from ..contract.capabilities import Gathering, LimitingInFlight, offers, pulls
+from ..contract.capabilities import Deduplicates, Gathering, LimitingInFlight, offers, pulls
 from ..contract.clock import Clock
 from ..contract.component import BuildContext, ComponentRef, SourceRef
 from ..contract.config_model import BridgeConfig, DeliveryConfig, GatewayConfig, TriggerConfig
 from ..contract.config_node import Place, dotted
+from ..contract.deduplicate_config import DeduplicateConfig
+from ..contract.errors import StartError
 from ..contract.filter_guard import FilterGuard
 from ..contract.interfaces import Admission, Filter, ReadingSink, Sink
 from ..contract.owner import Owner
@@ -121,11 +123,39 @@ class Builder:
         """One broker of the config."""
         config, place = self._config.brokers[name], ("brokers", name)
         channel = self._make(config.channel, (*place, "channel"), broker=name)
+        if config.deduplicate is not None:
+            self._deduplicate(channel, config.channel.name, config.deduplicate, (*place, "deduplicate"))
         sink, traced = self.dead_letter(name)
         dead_letters = DeadLetterWriter("broker", name, traced, self._clock, self._observers)
-        broker = Broker(name, config.channel.name, channel, sink, dead_letters, self._observers, self._meter())
+        broker = Broker(
+            name,
+            config.channel.name,
+            channel,
+            sink,
+            dead_letters,
+            self._observers,
+            self._meter(),
+            deduplicates=config.deduplicate is not None,
+        )
         broker.bound_sources = [self.bound_source(broker, i) for i in range(len(config.ingress))]
         return broker
+
+    def _deduplicate(self, channel: Any, word: str, config: DeduplicateConfig, place: Place) -> None:
+        if not offers(channel, Deduplicates):
+            able = [
+                f"`{offer.component.name}`"
+                for offer in self._registry.offers("channel")
+                if offer.component.guarantees is not None and offer.component.guarantees.deduplicates == "yes"
+            ]
+            raise StartError(
+                f"{dotted(place)}: the channel `{word}` can't deduplicate; those that can: {', '.join(able) or 'none'}"
+            )
+        if self._context.workers > 1:
+            raise StartError(
+                f"{dotted(place)}: it needs a gateway with one worker, because each of several has keys of its own; run"
+                " one, or leave it out"
+            )
+        channel.deduplicate(config)
 
     def dead_letter(self, name: str) -> tuple[Sink, Sink]:
         """A broker's dead letter, without and with tracing."""
@@ -182,7 +212,7 @@ class Builder:
             policy,
             self._clock,
             dead_letter=compose.giving_up(dead_letter, name, broker.name, self._tracer),
-            publish=compose.replying(broker.name, broker.publish, tracer=self._tracer),
+            publish=compose.replying(broker.name, broker.reply, tracer=self._tracer),
             budget=self._budget,
             observers=self._observers,
             order_key_of=self._order_key_of(policy, place, **names),

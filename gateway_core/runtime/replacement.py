@@ -84,6 +84,9 @@ def _check_possible(old: GatewayConfig, new: GatewayConfig) -> None:
         if not only_secrets_differ(old.brokers[name].channel, new.brokers[name].channel):
             text = "the channel of a broker can't be changed while the gateway runs: its events stay where they are"
             faults.append(Fault(text, f"brokers.{name}.channel", remedy="restart the gateway once they are delivered"))
+        if old.brokers[name].deduplicate != new.brokers[name].deduplicate:
+            text = "how a broker deduplicates can't be changed while the gateway runs"
+            faults.append(Fault(text, f"brokers.{name}.deduplicate", remedy="restart the gateway"))
     if not only_secrets_differ(old.observers, new.observers):
         faults.append(Fault("observers can't be changed while the gateway runs", "observers", remedy="restart it"))
     if faults:

@@ -16,6 +16,7 @@ def broker_status(broker: Broker) -> BrokerStatus:
     """One broker: its condition, addresses, channel and counts."""
     channel = channel_state(broker.channel_name, broker.channel)
     ready, reason, condition = broker.condition(channel)
+    once = channel.details.get("deduplication", {})
     return BrokerStatus(
         name=broker.name,
         ready=bool(ready),
@@ -26,6 +27,8 @@ def broker_status(broker: Broker) -> BrokerStatus:
         channel=channel,
         accepted=broker.channel.appended,
         refused=broker.refused,
+        duplicates=once.get("duplicates", 0),
+        conflicts=once.get("conflicts", 0),
         unrouted=channel.unrouted,
         failed=broker.failed,
         dead_lettered=broker.dead_letters.written,

@@ -54,6 +54,7 @@ class Counting:
     """An intake that takes everything at once."""
 
     stores = True
+    deduplicates = False
 
     def __init__(self) -> None:
         self.count = 0

@@ -23,6 +23,7 @@ class Store:
     """A broker's intake, and its channel."""
 
     stores = True
+    deduplicates = False
     admissions: Sequence[Admission] = ()
 
     def __init__(self) -> None:

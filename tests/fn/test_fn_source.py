@@ -32,6 +32,7 @@ class Memory:
     """An intake that answers when the test says so."""
 
     stores = True
+    deduplicates = False
     admissions: Sequence[Admission] = ()
 
     def __init__(self) -> None:

@@ -87,6 +87,7 @@ class Codec:
 
 class Intake:
     stores = True
+    deduplicates = False
 
     def __init__(self) -> None:
         self.holds = False

@@ -15,6 +15,7 @@ from gateway_core.contract.config_model import GatewayConfig
 from gateway_core.contract.errors import ConfigError
 from gateway_core.contract.event import Event
 from gateway_core.runtime.gateway import Gateway
+from gateway_core.runtime.replacement import plan
 from tests.delivery.gateway_rig import Parts, change, running, until
 
 pytestmark = pytest.mark.anyio
@@ -155,3 +156,15 @@ async def test_what_needs_a_restart_is_refused_and_changes_nothing(
             await gateway.replace_config(config(values))
         assert [fault.path for fault in refused.value.faults] == [path]
         assert (gateway.topology, gateway.config) == (before, config(ONE))
+
+
+@pytest.mark.spec("ONCE-05")
+@pytest.mark.parametrize("other", [{}, {"window": 120}, {"window": 60, "key": ["id"]}], ids=str)
+def test_how_a_broker_deduplicates_needs_a_restart(other: dict[str, Any]) -> None:
+    def of(deduplicate: dict[str, Any]) -> GatewayConfig:
+        return config({"brokers": {"b": {"deduplicate": deduplicate or None}}})
+
+    assert not plan(of({"window": "1m"}), of({"window": 60}))
+    with pytest.raises(ConfigError) as failed:
+        plan(of({"window": 60}), of(other))
+    assert [fault.path for fault in failed.value.faults] == ["brokers.b.deduplicate"]

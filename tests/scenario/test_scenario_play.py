@@ -310,3 +310,32 @@ def test_the_command_leaves_no_trace_and_asks_no_observer(play: Play, tmp_path: 
     assert {f.name for f in tmp_path.iterdir()} == {"tidegate.yaml", "tidegate.scenario.yaml"}
     assert not Path("tidegate-data").exists()
     assert not Path("out.jsonl").exists()
+
+
+ONCE = """
+    brokers:
+      default: {ingress: [http], deduplicate: {window: 1h, on_conflict: CONFLICT}}
+    triggers:
+      a: {subscriber: "http://127.0.0.1:1/a", filter: {type: x}}
+"""
+
+
+@pytest.mark.spec("ONCE-01", "ONCE-02")
+@pytest.mark.parametrize(
+    ("conflict", "more"), [("accept_first", "accepted: 5"), ("refuse", "refused: [{status: 409}]")]
+)
+def test_a_broker_that_deduplicates(play: Play, conflict: str, more: str) -> None:
+    result = play(
+        f"""
+        events:
+          - {{event: {{type: x, id: "7"}}}}
+          - {{event: {{type: x, id: "7"}}}}
+          - {{event: {{type: x, id: "8"}}}}
+          - {{event: {{type: y, id: "8"}}}}
+          - {{event: {{type: x, id: "7"}}, at_s: 3601}}
+        expect: {{{more}, unrouted: 0, triggers: {{a: {{delivered: ["7", "8", "7"]}}}}}}
+        """,
+        ONCE.replace("CONFLICT", conflict),
+    )
+    assert result.passed, failure_text(result)
+    assert sum("a duplicate" in line for way in result.histories for line in way) == (2 if conflict != "refuse" else 1)

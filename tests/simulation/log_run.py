@@ -1,6 +1,8 @@
 """Drives the real log on a simulated disk, through its public methods: appends, acknowledgements, readers, retention,
 checkpoints, faults and crashes, and says what must hold after each start.
 
+A log that deduplicates (`once`) also gets events that were sent before, whatever became of them.
+
 A run is a list of lives, each a list of acts that are drawn from a seed. All that the log said after the disk stopped
 does not count: nobody has heard it.
 """
@@ -24,6 +26,7 @@ from gateway_testing import FakeClock
 
 from gateway_core.config.registry import Registry
 from gateway_core.contract.component import BuildContext
+from gateway_core.contract.deduplicate_config import DeduplicateConfig
 from gateway_core.contract.errors import StartError, StorageError
 from gateway_core.contract.event import Event
 from gateway_core.contract.filters import match_all
@@ -76,8 +79,12 @@ class Broken(AssertionError):
 class Run:
     """The log of one run, and what is known about it."""
 
-    def __init__(self, disk: Disk, random: Random, sync: Literal["full", "normal"]) -> None:
+    def __init__(self, disk: Disk, random: Random, sync: Literal["full", "normal"], once: bool = False) -> None:
         self.disk = disk
+        self.once = once
+        self.repeated: set[str] = set()
+        self.deleted: set[str] = set()
+        self.first: dict[str, int] = {}  # where each event was first seen in the log
         self.random = random
         self.sync = sync
         self.folder = disk.folder / "log" / "default"
@@ -133,6 +140,8 @@ class Run:
         config = LogConfig.model_validate({"sync": self.sync, "retention": retention})
         context = BuildContext(*("brokers.default.channel", self.disk.folder, self.clock, Registry()), broker="default")
         self.channel = channel = LogChannel(config, context)
+        if self.once:
+            channel.deduplicate(DeduplicateConfig(window=10_000_000, max_keys=1000))
         try:
             await channel.start(None)  # type: ignore[arg-type]
         except StartError:
@@ -158,7 +167,18 @@ class Run:
         await asyncio.sleep(0)
 
     def _send(self, act: Act) -> list[asyncio.Future[None]]:
-        return [self._unit([self._event(act.size) for _ in range(1 + n % 3)]) for n in range(act.number)]
+        return [self._unit([self._next(act.size) for _ in range(1 + n % 3)]) for n in range(act.number)]
+
+    def _next(self, size: int) -> Event:
+        if not self.once or not self.sent or self.random.random() < 0.6:
+            return self._event(size)
+        # mostly one of the newest: what became of it is known least
+        known = list(self.sent)
+        id = self.random.choice(known if self.random.random() < 0.3 else known[-8:])
+        sent = self.sent[id]
+        self.repeated.add(id)
+        self.refused.discard(id)
+        return Event(dict(sent.attributes), sent.data, key=sent.key)
 
     def _event(self, size: int) -> Event:
         self.count += 1
@@ -179,9 +199,11 @@ class Run:
             if self.disk.stopped:
                 return
             if error is None:
+                for event in events:
+                    self._check_first(event, "the sender hears")
                 self.stored |= {id: (e.position or 0) & (1 << 48) - 1 for id, e in zip(ids, events, strict=True)}
             elif not any(rule.hits for rule in self.rules):  # a failed write may be on the disk all the same
-                self.refused |= set(ids)
+                self.refused |= set(ids) - self.repeated
 
         self.channel.append(events, done)
         return answer
@@ -287,17 +309,39 @@ class Run:
             there = {str(e.attributes["id"]): (e.position or 0) & (1 << 48) - 1 for e in events}
             if len(there) != len(events):
                 self.broke.append("an event is in the log twice")
+        if self.once:
+            self._check_once(events if there else [], crash)
         self._check_stored(there, crash)
         for id in sorted(self.refused & there.keys(), key=int):
             self.broke.append(f"event {id} was refused, and is in the log")
         for unit in self.units:
+            unit = [id for id in unit if id not in self.repeated]
             kept = [id for id in unit if id in there]
             if kept and kept != unit and not self._all_done(set(unit) - set(kept)):
                 self.broke.append(f"only {kept} of the batch {unit} are in the log")
 
+    def _check_once(self, events: Sequence[Event], crash: Crash) -> None:
+        """Of accepted events with one key within the window, exactly one is in the log, and it stays where it is."""
+        end = max(((e.position or 0) & (1 << 48) - 1 for e in events), default=0)
+        if self.sync == "normal" and crash == "power":  # the last moments may be missing
+            self.first = {id: at for id, at in self.first.items() if at <= end}
+        for event in events:
+            self._check_first(event, "the log has")
+
+    def _check_first(self, event: Event, what: str) -> None:
+        if not self.once:
+            return
+        at = (event.position or 0) & (1 << 48) - 1
+        id = str(event.attributes["id"])
+        if self.first.setdefault(id, at) != at:
+            self.broke.append(f"{what} event {id} at {at}, and it was stored at {self.first[id]}")
+
     def _check_stored(self, there: dict[str, int], crash: Crash) -> None:
         missing = {id for id in self.stored if id not in there}
-        missing -= {id for id in missing if self._all_done({id})}
+        deleted = {id for id in missing if self._all_done({id})}
+        missing -= deleted | self.deleted
+        if self.once:  # their keys outlive them
+            self.deleted |= deleted
         if self.sync == "normal" and crash == "power" and missing:
             first = min(self.stored[id] for id in missing)
             after = [id for id, sequence in there.items() if sequence >= first]
@@ -364,11 +408,13 @@ class Run:
         raise Broken("the log does not get quiet")
 
 
-def run(folder: Path, seed: int, lives: Sequence[Life], sync: Literal["full", "normal"] = "full") -> Run:
+def run(
+    folder: Path, seed: int, lives: Sequence[Life], sync: Literal["full", "normal"] = "full", *, once: bool = False
+) -> Run:
     """One run. Raises `Broken`."""
     random = Random(seed)
     with Disk(folder, random, 8 * MIB) as disk:
-        made = Run(disk, random, sync)
+        made = Run(disk, random, sync, once)
 
         async def whole() -> None:
             for life in lives:
@@ -381,13 +427,13 @@ def run(folder: Path, seed: int, lives: Sequence[Life], sync: Literal["full", "n
     return made
 
 
-def run_of_seed(folder: Path, seed: int, *, storm: bool = False) -> Run:
-    """The run of a seed. Raises `Broken`."""
+def run_of_seed(folder: Path, seed: int, *, storm: bool = False, once: bool = False) -> Run:
+    """The run of a seed, of a log that deduplicates if `once`. Raises `Broken`."""
     random = Random(seed)
     sync: Literal["full", "normal"] = random.choice(("full", "normal"))
     faulty = random.random() < 0.5
     lives = [drawn(random, faulty=faulty, storm=storm) for _ in range(random.randrange(1, 5))]
-    return run(folder, seed, lives, sync)
+    return run(folder, seed, lives, sync, once=once)
 
 
 def _raise(made: Run) -> None:

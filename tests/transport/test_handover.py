@@ -186,6 +186,7 @@ async def test_a_group_is_bounded_in_bytes() -> None:
 
     class Slow:
         stores = True
+        deduplicates = False
         admissions: Sequence[Admission] = ()
 
         def accept(self, events: Sequence[Event], done: Accepted) -> None:

@@ -34,6 +34,7 @@ class MemoryIntake:
         self.withdrawn: list[int] = []
         self.never: set[str] = set()
         self.stores = True
+        self.deduplicates = False
         self.hold = False
         self.held: list[tuple[Sequence[Event], Accepted]] = []
 

@@ -11,6 +11,8 @@ WORKERS = {
     "one or share": "It runs in one of several workers, or in all with a share each, as its options say.",
 }
 
+DEDUPLICATES = {"yes": "Events with the same key are stored once (`deduplicate`).", "no": "It can't."}
+
 
 def card(guarantees: Guarantees) -> list[tuple[str, str]]:
     """The lines of a card: a heading and a text."""
@@ -24,6 +26,7 @@ def card(guarantees: Guarantees) -> list[tuple[str, str]]:
         ("back-pressure", guarantees.back_pressure),
         ("binding", guarantees.binding + modes),
         ("credentials", guarantees.credentials),
+        *([("deduplicates", DEDUPLICATES[guarantees.deduplicates])] if guarantees.deduplicates else []),
     ]
 
 

@@ -218,6 +218,8 @@ METRICS = (
         "refused",
         "Malformed inputs (HTTP: 4xx responses).",
     ),
+    _counter(BROKER, "tidegate_broker_events_duplicate_total", "duplicates"),
+    _counter(BROKER, "tidegate_broker_duplicate_conflicts_total", "conflicts"),
     _counter(BROKER, "tidegate_broker_events_unrouted_total", "unrouted"),
     _counter(
         BROKER,

@@ -85,6 +85,8 @@ BrokerCounts = _counts(
     BrokerStatus,
     "accepted",
     "refused",
+    "duplicates",
+    "conflicts",
     "unrouted",
     "failed",
     "dead_lettered",

@@ -105,6 +105,7 @@ class Now:
             f"edge {id}": _edge(health, accepted),
             f"accepted {id}": (count(broker.accepted), ""),
             f"refused {id}": (count(broker.refused), ""),
+            f"duplicates {id}": (count(broker.duplicates), ""),
             f"unrouted {id}": (count(broker.unrouted), ""),
             f"dead {id}": (count(self.letters(broker.name)), ""),
             f"triggers {id}": (count(triggers), ""),

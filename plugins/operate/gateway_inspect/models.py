@@ -41,6 +41,9 @@ class EventReport(BaseModel):
     """Brokers and bridges whose past events can't be found."""
     matches: list[dict[str, Any]] = []
     """With `prefix`: the events whose id begins so, instead of `events`; newest first."""
+    duplicates: list[dict[str, Any]] = []
+    """The duplicates with this id that were not stored (`deduplicate`), among the newest: when each came, and the
+    position of the first with its key."""
     dead_letters_searched: bool
     """Whether all dead letters were searched."""
     rest: dict[str, Any] | None

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from anyio import to_thread
 
-from gateway_core.contract.capabilities import DeadLetterStore, GivenUp, Searchable, TellsGivenUp
+from gateway_core.contract.capabilities import DeadLetterStore, Deduplicates, GivenUp, Searchable, TellsGivenUp
 from gateway_core.contract.clock import rfc3339
 from gateway_core.contract.dead_letter_facts import without_facts
 from gateway_core.contract.errors import StorageError
@@ -96,8 +96,19 @@ async def why(
         "searched": searched,
         "unsearchable": sorted(unsearchable),
         "dead_letters_searched": complete,
+        "duplicates": list(_duplicates(built.brokers, wanted)) if last else [],
         "rest": left or None,
     }
+
+
+def _duplicates(brokers: Mapping[str, Any], wanted: Wanted) -> Iterator[dict[str, Any]]:
+    """The duplicates of this id that brokers did not store again, as far as they are known."""
+    for name, broker in brokers.items():
+        if wanted.broker in (None, name) and isinstance(broker.channel, Deduplicates):
+            for each in broker.channel.repeated(wanted.id, wanted.source):
+                partition, number = split_position(each.first)
+                told = {"broker": name, "received": rfc3339(each.at_ns), "first": each.first}
+                yield {**told, "place": f"{partition}/{number}", "differs": each.differs}
 
 
 async def beginning(service: InspectContext, wanted: Wanted, rest: Mapping[str, Any] | None) -> dict[str, Any]:

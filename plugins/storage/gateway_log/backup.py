@@ -7,7 +7,9 @@ be deleted:
    log is known to have come. Work that such a copy has not recorded yet is repeated.
 2. The dead letters. One that is replayed from now on leaves the file and comes back into the log.
 3. The log's shards, each as of one moment, with the cursors of its triggers: SQLite copies it beside the writer.
-4. The dead letters again: an event that a shard's cursors count as done may have become one after step 2.
+4. The keys of a log that deduplicates. Those of later events are dropped when the copy is opened; had they been copied
+   earlier, keys could be missing whose rows were deleted since.
+5. The dead letters again: an event that a shard's cursors count as done may have become one after step 2.
 
 The copy has every event that was accepted before step 3 began, and undelivered events with their cursors. Events that
 were being delivered meanwhile may be delivered again.
@@ -31,6 +33,7 @@ from gateway_core import __version__
 from gateway_core.contract.files import private_folder
 from gateway_core.contract.private_files import sync_directory, write_private
 
+from .key_runs import FOLDER as KEYS
 from .reader import SHARD_FILE, bounds_of, open_read_only, shard_file, shards_in
 from .rows import is_damage
 
@@ -86,7 +89,7 @@ def back_up(data_dir: Path, target: Path, say: ReportProgress) -> Manifest:
     partial = target.with_name(f"{target.name}.partial-{os.getpid()}")
     try:
         private_folder(partial)
-        for path in _in_order(p for p in _files(data_dir) if p.parts[0] != DEAD_LETTERS):
+        for path in _in_order(p for p in _files(data_dir) if p.parts[0] != DEAD_LETTERS and not _has_keys(p)):
             _copy(data_dir / path, partial / path, say)
         _trim_checkpoints(partial)
         _copy_letters(data_dir, partial)
@@ -103,6 +106,8 @@ def back_up(data_dir: Path, target: Path, say: ReportProgress) -> Manifest:
                 fact = ShardEntry(0, 0, str(e))
             if fact is not None:
                 facts[f"{shard.parent.name}/{shard.stem}"] = fact
+        for path in filter(_has_keys, _files(data_dir)):
+            _copy(data_dir / path, partial / path, say)
         _copy_letters(data_dir, partial)
         files = {str(p.relative_to(partial)): file_entry(p, say) for p in sorted(partial.rglob("*")) if p.is_file()}
         manifest = Manifest(__version__, made, str(data_dir.absolute()), files, facts)
@@ -146,6 +151,10 @@ def _files(data_dir: Path) -> list[Path]:
             kept = (n for n in kept if n not in _KEPT_HERE)
         found += [Path(parent, name).relative_to(data_dir) for name in kept if Path(parent, name).is_file()]
     return sorted(found)
+
+
+def _has_keys(path: Path) -> bool:
+    return path.parts[0] == "log" and path.parent.name == KEYS
 
 
 def _in_order(paths: Iterator[Path]) -> list[Path]:

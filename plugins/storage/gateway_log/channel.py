@@ -12,13 +12,13 @@ import logging
 import sqlite3
 from collections.abc import Container, Mapping, Sequence
 from contextlib import suppress
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 from anyio import to_thread
 from anyio.abc import TaskGroup
 
-from gateway_core.contract.capabilities import Found, GivenUp, GivenUpCount
+from gateway_core.contract.capabilities import Found, GivenUp, GivenUpCount, Repeated
 from gateway_core.contract.clock import Timer
 from gateway_core.contract.component import BuildContext
 from gateway_core.contract.errors import Overloaded, Refused, StartError, StorageError, TidegateError
@@ -33,6 +33,7 @@ from .chunks import ChunkReader
 from .config import LogConfig
 from .cursor import CursorChanges
 from .damage import DamagedShards
+from .deduplication import Deduplication
 from .disk_reserve import DiskFull, sync_failed
 from .feeder import Feeder, LogFeed, Tail
 from .folder import LogFolder
@@ -46,6 +47,9 @@ from .shard import Shard
 from .subscriptions import Subscriptions
 from .wal_file import file_bytes
 from .writer import Commit, Unit, Writer
+
+if TYPE_CHECKING:
+    from gateway_core.contract.deduplicate_config import DeduplicateConfig
 
 log = logging.getLogger("tidegate.log")
 
@@ -80,6 +84,11 @@ class LogChannel:
         self._flush: Timer | None = None
         self._remembered_at = 0.0
         self._writer: Writer | None = None
+        self._deduplication: Deduplication | None = None
+
+    def deduplicate(self, config: DeduplicateConfig) -> None:
+        """See `gateway_core.contract.capabilities.Deduplicates`."""
+        self._deduplication = Deduplication(config, self._folder.path)
 
     # -- life -------------------------------------------------------------------------------------------------------
 
@@ -97,13 +106,24 @@ class LogChannel:
         self._chunks = ChunkReader(self._folder.path, self._loop, self._quarantine.report)
         self._feeder = Feeder(self._tails, self._chunks, self._loop)
         self._subscriptions = Subscriptions(self._folder, shards, self._tails, self._feeder)
-        self._writer = Writer(shards, reserve, self._loop, self._committed, self._damaged)
+        if self._deduplication is not None:
+            await self._loop.run_in_executor(None, self._open_keys, self._deduplication, shards)
+        self._writer = Writer(shards, reserve, self._loop, self._committed, self._damaged, self._deduplication)
         self._retention = self._make_retention(shards, self._writer)
         self._writer.start()
         self._fault = reserve.error() if reserve.full else None
         self._full = reserve.full
         if reserve.full:
             log.error("%s: until then, this gateway delivers events but accepts none", self._fault)
+
+    def _open_keys(self, deduplication: Deduplication, shards: Sequence[Shard]) -> None:
+        try:
+            deduplication.open(shards, self._clock.now_ns())
+        except BaseException:
+            deduplication.close()
+            for shard in shards:
+                shard.close()
+            raise
 
     def _make_retention(self, shards: Sequence[Shard], writer: Writer) -> Retention:
         config, workers, folder = self._config, self._context.workers, self._folder.path
@@ -158,7 +178,15 @@ class LogChannel:
 
     # -- appends ----------------------------------------------------------------------------------------------------
 
-    def append(self, events: Sequence[Event], done: Accepted) -> None:
+    def append_again(self, events: Sequence[Event], done: Accepted) -> None:
+        """See `gateway_core.contract.capabilities.Deduplicates`."""
+        self.append(events, done, again=True)
+
+    def repeated(self, id: str, source: str | None) -> Sequence[Repeated]:
+        """See `gateway_core.contract.capabilities.Deduplicates`."""
+        return [] if self._deduplication is None else self._deduplication.repeated(id, source)
+
+    def append(self, events: Sequence[Event], done: Accepted, *, again: bool = False) -> None:
         """Writes events to stable storage; calls `done(None)` once all of them are there."""
         if not self._taking or self._writer is None:
             self._refuse(events, done, Overloaded("the log is not open"))
@@ -185,7 +213,7 @@ class LogChannel:
             self._refuse(events, done, Overloaded("the disk is too slow: too many events are waiting to be written"))
             return
         self._queued += size
-        self._writer.append(Unit(events, attributes, size, self._clock.now_ns(), done))
+        self._writer.append(Unit(events, attributes, size, self._clock.now_ns(), done, again))
 
     def _refuse(self, events: Sequence[Event], done: Accepted, error: TidegateError) -> None:
         self.failed += len(events)
@@ -203,17 +231,20 @@ class LogChannel:
         events: list[Event] = []
         if commit.error is None:
             position = position_of(commit.shard, commit.first)
-            for unit in commit.units:
-                for event in unit.events:
-                    event.position = position
-                    position += 1
-                events += unit.events
+            if self._deduplication is None:
+                for unit in commit.units:
+                    for event in unit.events:
+                        event.position = position
+                        position += 1
+                    events += unit.events
+            else:
+                events = _placed(commit.units, position)
             self.appended += len(events)
         else:
             self.failed += sum(len(unit.events) for unit in commit.units)
         for unit in commit.units:
             try:
-                unit.done(commit.error)
+                unit.done(commit.error if self._deduplication is None else commit.error or unit.refused)
             except Exception:
                 log.exception("the answer to an append failed")
         if events:
@@ -242,7 +273,7 @@ class LogChannel:
             if number != self._tail.shard:
                 writer.put(lambda: writer.freeze(number, why))
                 return
-            shard = await to_thread.run_sync(folder.next, self._shards, self._config.sync)
+            shard = await to_thread.run_sync(self._next_shard)
         except (StartError, OSError) as e:
             log.error("can't create a file to replace %s: %s", shard_file(folder.path, number), e)
             self._clock.call_later(RETRY_S, lambda: self._damage.forget(number))
@@ -251,6 +282,16 @@ class LogChannel:
             shard.close()
             return
         writer.put(lambda: writer.switch(shard, why, self._switched))
+
+    def _next_shard(self) -> Shard:
+        shard = self._folder.next(self._shards, self._config.sync)
+        if self._deduplication is not None:
+            try:
+                shard.key_rows()
+            except BaseException:
+                shard.close()
+                raise
+        return shard
 
     def _switched(self, shard: Shard) -> None:
         """From now on, all commits go to this shard."""
@@ -395,4 +436,35 @@ class LogChannel:
             "failed": self.failed,
             "quarantined": self._quarantine.events,
             "faults": self._damage.faults(self._quarantine.faults()),
+            **({} if self._deduplication is None else self._told_of(self._deduplication)),
         }
+
+    def _told_of(self, deduplication: Deduplication) -> dict[str, Any]:
+        now_ns = self._clock.now_ns()
+        faults = self._damage.faults(self._quarantine.faults())
+        if fault := deduplication.fault(now_ns):
+            faults = {**faults, "deduplication": fault}
+        return {"faults": faults, "deduplication": deduplication.info(now_ns)}
+
+
+def _placed(units: Sequence[Unit], position: int) -> list[Event]:
+    """The events that were stored, from this position on; duplicates get that of the first."""
+    stored: list[Event] = []
+    for unit in units:
+        if unit.refused is not None:
+            continue
+        firsts = unit.firsts
+        if firsts is None:
+            for event in unit.events:
+                event.position = position
+                position += 1
+            stored += unit.events
+            continue
+        for event, first in zip(unit.events, firsts, strict=True):
+            if first:
+                event.position, event.duplicate = first, True
+            else:
+                event.position = position
+                position += 1
+                stored.append(event)
+    return stored

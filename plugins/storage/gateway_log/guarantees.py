@@ -13,4 +13,5 @@ CHANNEL = Guarantees(
     back_pressure="Above `max_queue_bytes`, or while the disk is full, senders get 503.",
     binding="Rows with a checksum, in files of its own",
     credentials="The rights of the process.",
+    deduplicates="yes",
 )

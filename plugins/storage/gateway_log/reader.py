@@ -1,7 +1,7 @@
 """Reads a log's files, from any process, whether or not a gateway is writing them.
 
 A log is a folder (`<data_dir>/log/<broker>/`) with one SQLite file a shard: `shard-000.db`, `shard-001.db`, …, in WAL
-mode. Each gateway worker writes one shard. The contents of a file (format 2, `PRAGMA user_version`):
+mode. Each gateway worker writes one shard. The contents of a file (format 2, or 3 with keys; `PRAGMA user_version`):
 
     events (
       sequence    INTEGER PRIMARY KEY,  -- 1, 2, 3, … without gaps; old rows are deleted from the front
@@ -12,7 +12,8 @@ mode. Each gateway worker writes one shard. The contents of a file (format 2, `P
       attributes  TEXT NOT NULL,        -- a JSON object: every context attribute by its wire name; of an event that was
                                         -- traced also `:trace`, its trace context: `traceparent[ tracestate]`
       data        BLOB,                 -- the payload's bytes as received; NULL if the event has no data
-      checksum    INTEGER               -- over all of these (`checksum.py`); NULL in rows that format 1 wrote
+      checksum    INTEGER,              -- over all of these (`checksum.py`); NULL in rows that format 1 wrote
+      deduplication BLOB                -- only in format 3: the event's key (`deduplication.py`)
     )
     feeds (name TEXT PRIMARY KEY, place INTEGER, pending TEXT)  -- cursors of subscriptions (see `cursor.py`)
     meta (name TEXT PRIMARY KEY, value INTEGER)
@@ -21,6 +22,7 @@ mode. Each gateway worker writes one shard. The contents of a file (format 2, `P
       routed  the sequence before which all events have been offered to the subscriptions
     epochs (start INTEGER PRIMARY KEY, id TEXT)  -- the runs that appended, see `epochs.py`
     given_up (sequence INTEGER, name TEXT, facts TEXT)  -- events in a dead letter, see `given_up.py`
+    kept_keys (sequence, received_ns, deduplication)  -- only in format 3: of deleted rows, until they are in a run
 
 An event's position is `shard << 48 | sequence`.
 """
@@ -50,7 +52,10 @@ from .rows import Rows, SafeConnection, Unreadable, is_damage, salvage, scan
 log = logging.getLogger("tidegate.log")
 
 SHARD_FILE = re.compile(r"shard-(\d{3,})\.db")
-FORMAT = 2
+FORMAT = 3
+"""The newest format."""
+KEYED = 3
+"""The first one whose rows may have keys. Only logs that need them have it: older versions can't read it."""
 JSON_DATA, TRACED = 1, 2
 TRACE = ":trace"
 _decode = msgspec.json.Decoder(dict).decode
@@ -177,6 +182,28 @@ class LogReader:
                 self._report(shard, Unreadable(row.sequence, row.sequence, str(e), raw=(*row, None)))
             else:
                 yield event
+
+    def has_keys(self, shard: int) -> bool:
+        """Whether the shard's rows may have keys (`deduplication.py`); False if its file is damaged there."""
+        try:
+            connection = self._connection(shard)
+            return connection is not None and _version_of(connection) >= KEYED
+        except sqlite3.Error as e:
+            if is_damage(e):
+                return False
+            raise
+
+    def keys(
+        self, shard: int, table: str = "events", start: int = 1, end: int = 1 << 62
+    ) -> Iterator[tuple[int, int, bytes]]:
+        """The sequence, time and key of the rows with `start <= sequence < end` that have one, in order. `table` is
+        "events", or "kept_keys" for rows that are deleted."""
+        connection = self._connection(shard)
+        if connection is not None:
+            query = f"SELECT sequence, received_ns, deduplication FROM {table} WHERE sequence >= ? AND sequence < ?"
+            for found in connection.execute(f"{query} AND deduplication NOT NULL ORDER BY sequence", (start, end)):
+                if tuple(map(type, found)) == (int, int, bytes):  # damage leaves other types
+                    yield found
 
     def first_since(self, shard: int, ns: int, start: int, end: int) -> int:
         """The first sequence in `start <= sequence < end` of an event that was received at this time (Unix time in

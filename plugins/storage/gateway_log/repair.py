@@ -17,7 +17,7 @@ from gateway_core.contract.errors import StartError
 from gateway_core.contract.event import position_of
 from gateway_core.contract.private_files import keep_private, open_to_others, sync_directory
 
-from . import damaged_cursors, epochs, given_up, meta, readers
+from . import damaged_cursors, epochs, given_up, meta, readers, schema
 from .checksum import checksum
 from .cursor import CursorChanges, rewind_cursors, saving
 from .damaged_cursors import unfinished_repair
@@ -29,7 +29,10 @@ from .shard import lock
 from .verify import shard_faults
 
 _CHUNK = 1000
-_INSERT = "INSERT INTO events VALUES (?, ?, ?, ?, CAST(? AS TEXT), ?, ?)"
+_INSERT = (
+    "INSERT INTO events (sequence, received_ns, flags, key, attributes, data, checksum)"
+    " VALUES (?, ?, ?, ?, CAST(? AS TEXT), ?, ?)"
+)
 
 
 def repair(folder: Path) -> Iterator[str]:
@@ -96,10 +99,14 @@ def _salvage(folder: Path, shard: int, stamp: str) -> Iterator[str]:
 
     kept, last = 0, first - 1
     with closing(open_shard(new)) as target, LogReader(folder, report) as reader:
+        if reader.has_keys(shard):
+            schema.add_keys(target)
+            _copy_kept_keys(reader, shard, target)
         for rows in _parts(reader, shard, first, following, lost):
             kept, last = kept + len(rows), max([last, *(r.sequence for r in rows)])
             target.execute("BEGIN")
             target.executemany(_INSERT, [(*r, checksum(position_of(shard, r.sequence), *r[1:])) for r in rows])
+            _copy_keys(reader, shard, rows, target)
             target.execute("COMMIT")
         told = max([last, *(u.last for u in lost)])
         if told < following - 1:
@@ -133,6 +140,22 @@ def _parts(reader: LogReader, shard: int, at: int, end: int, lost: list[Unreadab
             yield found
     except sqlite3.DatabaseError as e:
         lost.append(Unreadable(at, end - 1, str(e), page=True))  # even its first page is unreadable
+
+
+def _copy_keys(reader: LogReader, shard: int, rows: list[Row], target: sqlite3.Connection) -> None:
+    """The keys of these rows, as far as they are readable: an event without one may be stored a second time."""
+    if rows and reader.has_keys(shard):
+        with suppress(sqlite3.DatabaseError):
+            found = [(key, n) for n, _, key in reader.keys(shard, "events", rows[0].sequence, rows[-1].sequence + 1)]
+            target.executemany("UPDATE events SET deduplication = ? WHERE sequence = ?", found)
+
+
+def _copy_kept_keys(reader: LogReader, shard: int, target: sqlite3.Connection) -> None:
+    with suppress(sqlite3.DatabaseError):
+        target.execute("BEGIN")
+        target.executemany("INSERT OR REPLACE INTO kept_keys VALUES (?, ?, ?)", list(reader.keys(shard, "kept_keys")))
+    if target.in_transaction:
+        target.execute("COMMIT")
 
 
 def _replace(folder: Path, shard: int, stamp: str) -> Path:

@@ -11,7 +11,7 @@ from typing import Literal
 from gateway_core.contract.errors import StartError
 
 from .disk_reserve import is_full
-from .reader import FORMAT, bounds_of
+from .reader import FORMAT, KEYED, bounds_of
 from .rows import damaged, is_damage
 
 WAL_BYTES = 8 * 1024 * 1024
@@ -84,7 +84,7 @@ def _prepare(connection: sqlite3.Connection, path: Path, sync: str, wal_bytes: i
     if version == 0:
         connection.executescript(_TABLES)
         connection.execute("INSERT OR REPLACE INTO meta VALUES ('checked', 1)")
-        connection.execute(f"PRAGMA user_version = {FORMAT}")  # last: it tells readers that the file is ready
+        connection.execute(f"PRAGMA user_version = {KEYED - 1}")  # last: it tells readers that the file is ready
     elif version == 1:
         _add_checksums(connection, path)
 
@@ -97,3 +97,37 @@ def _add_checksums(connection: sqlite3.Connection, path: Path) -> None:
     connection.execute("PRAGMA user_version = 2")
     connection.execute("COMMIT")
     log.warning("%s was written by an older version: its events have no checksums, new events will have one", path)
+
+
+def has_keys(connection: sqlite3.Connection) -> bool:
+    """Whether rows may have keys. Raises `sqlite3.Error`."""
+    return bool(connection.execute("PRAGMA user_version").fetchone()[0] >= KEYED)
+
+
+def add_keys(connection: sqlite3.Connection) -> None:
+    """Lets rows have keys (`deduplication`): older versions can't write such a file. Raises `sqlite3.Error`."""
+    if has_keys(connection):
+        return
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        connection.execute("ALTER TABLE events ADD COLUMN deduplication BLOB")
+        connection.execute(
+            "CREATE TABLE kept_keys (sequence INTEGER PRIMARY KEY, received_ns INTEGER, deduplication BLOB)"
+        )
+        connection.execute(f"PRAGMA user_version = {KEYED}")
+        connection.execute("COMMIT")
+    except BaseException:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        raise
+
+
+def keep_keys(connection: sqlite3.Connection, sealed: int, end: int) -> None:
+    """Keeps the keys of rows that are about to be deleted, those before the sequence `end`, if they are on disk nowhere
+    else: that is so from `sealed` on. Call it in the transaction that deletes. Raises `sqlite3.Error`."""
+    connection.execute("DELETE FROM kept_keys WHERE sequence < ?", (sealed,))
+    connection.execute(
+        "INSERT OR IGNORE INTO kept_keys SELECT sequence, received_ns, deduplication FROM events"
+        " WHERE sequence >= ? AND sequence < ? AND deduplication IS NOT NULL",
+        (sealed, end),
+    )

@@ -28,7 +28,7 @@ from gateway_core.contract.errors import StartError, StorageError
 from gateway_core.contract.event import Event, position_of
 from gateway_core.contract.private_files import no_room
 
-from . import begins, damaged_cursors, epochs, given_up, meta, wal_file
+from . import begins, damaged_cursors, epochs, given_up, meta, schema, wal_file
 from .checksum import PRIME
 from .cursor import CursorChanges, CursorState, load_cursors, rewind_cursors, saving
 from .disk_reserve import DiskReserve, SyncFailed, sync_failed
@@ -41,12 +41,16 @@ from .wal_file import file_bytes
 log = logging.getLogger("tidegate.log")
 T = TypeVar("T")
 
-COLUMNS = 7
+COLUMNS, KEYED_COLUMNS = 7, 8
 _MOST_ROWS = 64
 _ROW = "(?,?,?,nullif(?,''),?,?,?)"
 # One statement for up to 64 rows: it gives up Python's lock four times for all of them, and may wait each time while
 # the event loop is busy. `execute` would give it up one time more than `executemany`, to ask for the last row.
-_INSERT = {n: "INSERT INTO events VALUES " + ",".join([_ROW] * n) for n in (*range(1, _MOST_ROWS + 1), 256)}
+_INTO = "INSERT INTO events (sequence, received_ns, flags, key, attributes, data, checksum"
+_COUNTS = (*range(1, _MOST_ROWS + 1), 256)
+_INSERT = {n: f"{_INTO}) VALUES " + ",".join([_ROW] * n) for n in _COUNTS}
+_KEYED_ROW = "(?,?,?,nullif(?,''),?,?,?,nullif(?,''))"
+_INSERT_KEYED = {n: f"{_INTO}, deduplication) VALUES " + ",".join([_KEYED_ROW] * n) for n in _COUNTS}
 _DELETE_ROWS, _DELETE_BYTES = 1000, 4 * 1024 * 1024
 _RESTART_WAIT_MS = 250
 _PAGE = 4096
@@ -108,7 +112,8 @@ class Shard:
 
     A `damaged` shard (the reason, else empty) is only read: its file is no longer changed, and the cursors of its
     subscriptions go to a file beside it. `suspected` is damage that a write has found. After `syncs.failed` nobody
-    knows what is in stable storage.
+    knows what is in stable storage. `sealed`, if its rows have keys (`key_rows`), is the sequence before which all of
+    these are on disk elsewhere.
     """
 
     def __init__(
@@ -118,6 +123,8 @@ class Shard:
         self.path = shard_file(folder, number)
         self.suspected, self.syncs = "", Syncs()
         self._files: dict[str, tuple[int, int]] = {}
+        self._columns, self._inserts = COLUMNS, _INSERT
+        self.sealed: int | None = None
         self.cursors_lost = self._cursors_written = self._begun = False
         self.routed: int
         self.cursors: dict[str, CursorState]
@@ -125,7 +132,7 @@ class Shard:
         self._connection: sqlite3.Connection
         self._lock = lock(folder, number)
         try:
-            self._folder = folder
+            self.folder = self._folder = folder
             self._sync = sync
             known = meta.read(folder).shard(number)
             self._expect_file(known)
@@ -276,9 +283,9 @@ class Shard:
     def _write(self, rows: list[Any], changes: CursorChanges | None) -> None:
         if self._connection.in_transaction:  # a rollback failed: a script would commit what it left
             self._connection.execute("ROLLBACK")
-        count = len(rows) // COLUMNS
-        if changes is None and count in _INSERT and self._begun:
-            self._connection.executemany(_INSERT[count], (rows,))  # a transaction by itself
+        count = len(rows) // self._columns
+        if changes is None and count in self._inserts and self._begun:
+            self._connection.executemany(self._inserts[count], (rows,))  # a transaction by itself
             self.next += count
             return
         try:
@@ -302,9 +309,19 @@ class Shard:
         at = 0
         while count:
             n = 256 if count >= 256 else min(count, _MOST_ROWS)
-            self._connection.executemany(_INSERT[n], (rows[at : at + n * COLUMNS],))
-            at += n * COLUMNS
+            self._connection.executemany(self._inserts[n], (rows[at : at + n * self._columns],))
+            at += n * self._columns
             count -= n
+
+    def key_rows(self) -> None:
+        """From now on, rows have one column more: the key of `deduplication`, "" for none. Raises `StartError`."""
+        if self.damaged:
+            return
+        try:
+            schema.add_keys(self._connection)
+        except sqlite3.Error as e:
+            raise unusable(self.path, e) from e
+        self._columns, self._inserts = KEYED_COLUMNS, _INSERT_KEYED
 
     def _roll_back(self) -> None:
         if self._connection.in_transaction:
@@ -355,6 +372,8 @@ class Shard:
     def _delete(self, end: int) -> None:
         self._connection.execute("BEGIN IMMEDIATE")
         try:
+            if self.sealed is not None:
+                schema.keep_keys(self._connection, self.sealed, end)
             self._connection.execute("DELETE FROM events WHERE sequence < ?", (end,))
             given_up.forget(self._connection, end)
             # so that numbers are not reused when all rows are deleted
@@ -430,7 +449,7 @@ def sequence_rows(shard: int, first: int, units: Sequence[Any]) -> list[Any]:
     for unit in units:
         for event, attributes in zip(unit.events, unit.attributes, strict=True):
             received_ns = event.received_ns or unit.received_ns
-            flags = (JSON_DATA if event.json_data else 0) if event.trace is None else _traced_flags(event)
+            flags = (JSON_DATA if event.json_data else 0) if event.trace is None else traced_flags(event)
             key, data = event.key, event.data
             total = crc32(attributes, (position + received_ns) % PRIME ^ flags)
             if data is not None:
@@ -446,7 +465,8 @@ def sequence_rows(shard: int, first: int, units: Sequence[Any]) -> list[Any]:
     return rows
 
 
-def _traced_flags(event: Event) -> int:
+def traced_flags(event: Event) -> int:
+    """The flags of an event with a trace context."""
     return TRACED | JSON_DATA if event.json_data else TRACED
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 import logging
 import sqlite3
 import threading
+import time
 from asyncio import AbstractEventLoop
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -14,11 +15,12 @@ from queue import Empty, SimpleQueue
 from typing import Any
 
 from gateway_core.contract.component_errors import text_of_error
-from gateway_core.contract.errors import StorageError
+from gateway_core.contract.errors import Refused, StorageError
 from gateway_core.contract.event import Event
 from gateway_core.contract.interfaces import Accepted
 
 from .cursor import CursorChanges
+from .deduplication import Deduplication
 from .disk_reserve import RETRY_AFTER_S, DiskReserve, SyncFailed, is_full, sync_failed
 from .shard import Checkpointer, Shard, sequence_rows
 
@@ -29,18 +31,29 @@ MAX_GATHERED = 128
 
 
 class Unit:
-    """Events of one append, written all or none."""
+    """Events of one append, written all or none. Of a log that deduplicates, after the commit: `firsts`, if some of
+    them are duplicates, has for each the position of the first, else 0; `refused` says why none was written."""
 
-    __slots__ = ("attributes", "done", "events", "received_ns", "size")
+    firsts: list[int] | None
+    refused: Refused | None
+
+    __slots__ = ("again", "attributes", "done", "events", "firsts", "received_ns", "refused", "size")
 
     def __init__(
-        self, events: Sequence[Event], attributes: list[bytes], size: int, received_ns: int, done: Accepted
+        self,
+        events: Sequence[Event],
+        attributes: list[bytes],
+        size: int,
+        received_ns: int,
+        done: Accepted,
+        again: bool = False,
     ) -> None:
         self.events = events
         self.attributes = attributes
         self.size = size
         self.received_ns = received_ns
         self.done = done
+        self.again = again
 
 
 class Commit:
@@ -76,6 +89,7 @@ class Writer:
         loop: AbstractEventLoop,
         committed: Callable[[Commit], None],
         damaged: Callable[[int, str], None],
+        deduplication: Deduplication | None = None,
     ) -> None:
         self._shards = {s.number: s for s in shards}
         self._main = shards[0]
@@ -83,6 +97,7 @@ class Writer:
         self._loop = loop
         self._committed = committed
         self._damaged = damaged
+        self._deduplication = deduplication
         self._refused: StorageError | None = None  # why nothing may be written any more
         self._queue: SimpleQueue[list[Unit] | CursorChanges | Job | None] = SimpleQueue()
         self._gathered: list[Unit] = []  # in this iteration of the loop
@@ -127,6 +142,8 @@ class Writer:
         self._worker.join()
         for checkpointer in self._checkpointers:
             checkpointer.close()
+        if self._deduplication is not None:
+            self._deduplication.close()
         for shard in self._shards.values():
             shard.close() if self._refused is None else shard.abandon()
         self._reserve.keep()
@@ -200,8 +217,12 @@ class Writer:
         error: StorageError | None = None
         storing = bool(units) and not self._reserve.full and self._fits(units)
         if storing or mine:
-            rows = [] if not storing else sequence_rows(self._main.number, first, units)
-            error = self._try(self._main, lambda: self._main.write(rows, _joined(mine)))
+            stored = units if storing else []
+            if self._deduplication is None:
+                rows = sequence_rows(self._main.number, first, stored)
+                error = self._try(self._main, lambda: self._main.write(rows, _joined(mine)))
+            else:
+                error = self._try(self._main, partial(self._write_once, self._deduplication, first, stored, mine))
             if error is not None and self._reserve.full and mine:  # the space of the ballast is for the cursors
                 mine = _without_given_up(mine, failed)
                 error = self._try(self._main, lambda: self._main.write([], _joined(mine)))
@@ -216,6 +237,13 @@ class Writer:
                 if self._try(shard, partial(shard.write, [], change)) is not None:
                     failed.append(change)
         return Commit(self._main.number, units, failed, first, error), True
+
+    def _write_once(self, keys: Deduplication, first: int, units: list[Unit], mine: list[CursorChanges]) -> None:
+        rows = keys.rows(self._main.number, first, units) if units else []
+        if rows or mine:
+            self._main.write(rows, _joined(mine))
+        if units:
+            keys.stored(units)
 
     def _fits(self, units: list[Unit]) -> bool:
         """Whether they may be written: a unit too large for one commit only if the disk has room for its copy, too."""
@@ -242,6 +270,8 @@ class Writer:
     def switch(self, shard: Shard, why: str, switched: Callable[[Shard], None]) -> None:
         """Appends to another shard from now on, since the previous one is damaged. `switched` is called on the loop,
         after all earlier commits. A job for `put`."""
+        if self._deduplication is not None:
+            self._deduplication.use(shard, time.time_ns())
         self._checkpointers.insert(0, Checkpointer(shard, self._reserve, self._failed, self._too_long))
         before, self._main = self._main, shard
         self._shards[shard.number] = shard

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container
+from collections.abc import Callable, Container, Sequence
 from functools import partial
 
 from gateway_access.gate import Gate
 from gateway_serving import responses
 from gateway_serving.content_coding import decoded
-from gateway_serving.responses import Response
+from gateway_serving.responses import Answered, Response
 from gateway_transport.trace_headers import of_headers
 from gateway_transport.witness import MessageOrigin, Witness
 
@@ -18,6 +18,10 @@ from gateway_core.contract.identity import Identity
 from gateway_core.contract.interfaces import Accepted, Codec, Intake
 
 Accept = Callable[[Message, Accepted, "Identity | None"], None]
+
+
+_MOST_TOLD = 100
+"""How many duplicates of a batch are named in the answer."""
 
 
 class Endpoint:
@@ -133,6 +137,8 @@ class Endpoint:
         if self._traces and (trace := of_headers(message.headers)):
             for event in events:
                 event.trace = trace
+        if self._intake.deduplicates:
+            done = partial(_answered, events, done)
         try:
             if self.gate is not None and who is not None and self._intake.admissions:
                 done = self.gate.hearing(who, message, done)  # only admissions refuse what the gate let in
@@ -155,6 +161,17 @@ class Endpoint:
             error.trace = of_headers(message.headers)
         self._intake.refuse(error)
         done(error)
+
+
+def _answered(events: Sequence[Event], done: Accepted, error: BaseException | None) -> None:
+    """Names the duplicates to the sender: the positions of the first ones, in the order of the events."""
+    if error is None:
+        for event in events:
+            if event.duplicate:
+                firsts = [b"%d" % event.position for event in events if event.duplicate]
+                error = Answered(Response(202, ((b"tidegate-duplicate", b", ".join(firsts[:_MOST_TOLD])),)))
+                break
+    done(error)
 
 
 Routes = dict[bytes, Endpoint]

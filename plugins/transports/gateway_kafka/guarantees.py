@@ -44,4 +44,5 @@ CHANNEL = Guarantees(
     binding=_BINDING,
     modes=("binary", "structured"),
     credentials=_CREDENTIALS,
+    deduplicates="no",
 )

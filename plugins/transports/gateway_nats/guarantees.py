@@ -47,4 +47,5 @@ CHANNEL = Guarantees(
     binding=_BINDING,
     modes=("binary", "structured"),
     credentials=_CREDENTIALS,
+    deduplicates="no",
 )

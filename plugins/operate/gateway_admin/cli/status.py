@@ -35,15 +35,15 @@ def show_status(admin: str | None, data_dir: Path | None, *, as_json: bool) -> i
 def tables(status: GatewayStatus) -> Iterator[TableRows]:
     """The tables of all sections with entries."""
     if brokers := status.brokers:
-        rows = [
-            [*_condition(b), " ".join(b.ingress), b.channel.name, *_texts(b, "accepted", "refused", "unrouted")]
-            for b in brokers
-        ]
-        columns = ["broker", "ready", "ingress", "channel", "accepted", "refused", "unrouted"]
+        counts = ["accepted", "refused", "unrouted"]
+        if any(b.duplicates for b in brokers):
+            counts.insert(1, "duplicates")
+        rows = [[*_condition(b), " ".join(b.ingress), b.channel.name, *_texts(b, *counts)] for b in brokers]
+        columns = ["broker", "ready", "ingress", "channel", *counts]
         yield _with_reasons(("Brokers", columns, rows), brokers)
     if triggers := status.triggers:
-        counts = ("delivered", "attempts", "retried", "dead_lettered", "in_flight", "lag")
-        rows = [[*_condition(t), t.broker, t.subscriber or "", *_texts(t, *counts)] for t in triggers]
+        counted = ("delivered", "attempts", "retried", "dead_lettered", "in_flight", "lag")
+        rows = [[*_condition(t), t.broker, t.subscriber or "", *_texts(t, *counted)] for t in triggers]
         columns = ["trigger", "ready", "broker", "subscriber"]
         columns += ["delivered", "attempts", "retried", "dead", "in flight", "lag"]
         yield _with_reasons(_with_retries(("Triggers", columns, rows), triggers), triggers)

@@ -78,6 +78,10 @@ def as_lines(document: Mapping[str, Any]) -> Iterator[str]:
             yield "  there is no trigger"
         for delivery in event["deliveries"]:
             yield from (f"  {line}" for line in _delivery_lines(delivery))
+    for each in document.get("duplicates", ()):
+        content = ", with other content" if each["differs"] else ""
+        first = f"the first with its key is in the channel of broker {each['broker']} at {each['place']}"
+        yield f"a duplicate came at {each['received']}{content}, and was not stored: {first}"
     for name in document["unsearchable"]:
         yield f"(past events of {name} can't be searched, only those being delivered and dead letters)"
     if not document["dead_letters_searched"]:

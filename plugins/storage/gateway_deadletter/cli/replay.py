@@ -138,6 +138,14 @@ def _replay_all(
                 if answer.status is None:
                     return
                 continue
+            if answer.duplicate:  # nobody gets it: the dead letter is all that is left
+                count.refused += 1
+                print(
+                    f"{dead_letter.id}: its broker has this event already, at position {answer.duplicate}, and did not"
+                    " store it again (`deduplicate`): replay it without --all-triggers and --to",
+                    file=sys.stderr,
+                )
+                continue
             removals.accepted(dead_letter)
     finally:
         removals.finish()

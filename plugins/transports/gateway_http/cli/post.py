@@ -28,10 +28,12 @@ _AS_IS = "".join(chr(c) for c in range(0x21, 0x7F) if chr(c) not in '"%')
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """The result of a request. `status` is None if there was no response; `detail` is one line."""
+    """The result of a request. `status` is None if there was no response; `detail` is one line. `duplicate` is the
+    position of the first if a gateway had the event already, and did not store it again."""
 
     status: int | None
     detail: str
+    duplicate: str = ""
 
     @property
     def accepted(self) -> bool:
@@ -121,7 +123,8 @@ def _attempt(to: httpx.Client, url: str, headers: dict[str, str], body: bytes) -
         return Answer(None, _why(e)), None
     after = response.headers.get("retry-after", "")
     wait_s = min(float(after), _WAIT_MAX_S) if after.isascii() and after.isdigit() else None
-    return Answer(response.status_code, _detail(response)), wait_s
+    duplicate = response.headers.get("tidegate-duplicate", "")
+    return Answer(response.status_code, _detail(response), duplicate), wait_s
 
 
 def _why(error: httpx.HTTPError) -> str:

@@ -1,0 +1,337 @@
+"""Keeps events with the same key from being stored twice (`deduplicate` of a broker).
+
+An event's key is a hash of its attributes that the config names. It is written in the event's own row, in the
+transaction that stores the event: one that fails leaves no key. The writer's thread decides, one commit after another,
+so an event is a duplicate only of one that is in the log, or that comes with the same commit.
+"""
+
+from __future__ import annotations
+
+import logging
+import sqlite3
+import time
+from collections import deque
+from collections.abc import Iterator, Sequence
+from hashlib import blake2b
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from zlib import crc32
+
+import msgspec
+
+from gateway_core.contract.capabilities import Repeated
+from gateway_core.contract.deduplicate_config import content_of, key_reader
+from gateway_core.contract.errors import Refused, StartError, StorageError
+from gateway_core.contract.event import Event, id_of, position_of
+from gateway_core.contract.one_line import one_line
+
+from .checksum import PRIME
+from .key_index import KeyIndex
+from .key_runs import KEY, TAIL, Known
+from .reader import JSON_DATA, TRACE, LogReader
+from .shard import KEYED_COLUMNS, Shard, traced_flags
+
+if TYPE_CHECKING:
+    from gateway_core.contract.deduplicate_config import DeduplicateConfig
+
+log = logging.getLogger("tidegate.log")
+
+TELL_S = 60.0
+"""How often the gateway's log reports conflicts, and an index that can't be written, in seconds."""
+_LOADED = 10_000
+_KEPT = 1000
+"""How many of the newest duplicates are known, for `tidegate why`."""
+SPAN = 2**32
+_decode = msgspec.json.Decoder(dict).decode
+
+
+class Deduplication:
+    """The keys of a broker's log. `rows` and `stored` are the writer's; the counters may be read on any thread."""
+
+    def __init__(self, config: DeduplicateConfig, folder: Path) -> None:
+        self._window_ms = int(config.window * 1000)
+        self._names = tuple(config.key)
+        self._text_of = key_reader(config.key)
+        self._refuses = config.on_conflict == "refuse"
+        self._folder = folder
+        self._index = KeyIndex(folder, self._window_ms, config.max_keys)
+        self._reader = LogReader(folder)
+        self._staged: dict[bytes, bytes] = {}
+        self._staged_end = self._staged_ms = 0
+        self._first = 0
+        self._told = self._told_index = 0.0
+        self._untold = 0
+        self.duplicates = self.conflicts = self.keyless = 0
+        """Events that were not stored again; those among them (or refused) whose content differs from the first; events
+        that lack an attribute of the key."""
+        self._last: deque[tuple[str, str, Repeated]] = deque(maxlen=_KEPT)  # id, source
+
+    # -- life -------------------------------------------------------------------------------------------------------
+
+    def open(self, shards: Sequence[Shard], now_ns: int) -> None:
+        """Reads the keys of these shards, the main one first. Raises `StartError`."""
+        main = shards[0]
+        try:
+            self._index.load({shard.number: shard.next for shard in shards if not shard.damaged})
+            for shard in (*shards[1:], main):
+                start = self._index.sealed(shard.number)
+                self._load(shard, start)
+        except OSError as e:
+            raise StartError(f"log: the keys of {self._folder} can't be read: {e}") from e
+        self.use(main, now_ns, begun=True)
+
+    def use(self, shard: Shard, now_ns: int, *, begun: bool = False) -> None:
+        """Events are appended to this shard from now on. Raises `StartError`."""
+        shard.key_rows()
+        shard.sealed = self._index.sealed(shard.number)
+        self._main = shard
+        if not begun:
+            try:
+                self._index.begin(shard.number, shard.next, now_ns // 1_000_000)
+            except OSError as e:
+                log.error("%s: the newest keys are lost, as they can't be written: %s", self._folder, e)
+                self._index.start(shard.number, shard.next, now_ns // 1_000_000)
+
+    def _load(self, shard: Shard, start: int) -> None:
+        """Puts the keys that no run has."""
+        index = self._index
+        begun = False
+        rows = _rows_of(shard, start)
+        keys: dict[bytes, bytes] = {}
+        newest = 0
+        for sequence, received_ns, text in rows:
+            ms = received_ns // 1_000_000
+            if not begun:
+                index.begin(shard.number, start, ms)
+                begun = True
+            newest = max(newest, ms)
+            base = index.base
+            tail = TAIL.pack(sequence - base.sequence, _within(ms - base.ms), int.from_bytes(text[KEY:], "big"))
+            keys[text[:KEY]] = tail
+            if len(keys) >= _LOADED:
+                index.put(keys, sequence + 1, newest)
+                keys = {}
+                try:
+                    index.look(ms, sequence + 1)
+                except OSError as e:  # a full disk must not prevent deliveries
+                    log.warning("%s: the keys of duplicates can't be written: %s", self._folder, e)
+        if not begun:
+            index.begin(shard.number, max(start, shard.next), time.time_ns() // 1_000_000)
+        if keys:
+            index.put(keys, shard.next, newest)
+
+    def close(self) -> None:
+        """Closes the files."""
+        self._index.close()
+        self._reader.close()
+
+    # -- appends ----------------------------------------------------------------------------------------------------
+
+    def rows(self, shard: int, first: int, units: Sequence[Any]) -> list[Any]:
+        """The columns of the events to store, like `shard.sequence_rows`, with their keys. Each unit learns which of
+        its events are duplicates (`firsts`), or why it is refused. Call `stored` once they are in the log. Raises
+        `StorageError` if the keys on disk can't be read, or written."""
+        try:
+            self._look(units[0].received_ns // 1_000_000, first)
+            return self._rows(shard, first, units)
+        except OSError as e:
+            raise StorageError(f"the keys of duplicates can't be read: {e.strerror}") from e
+
+    def _look(self, ms: int, sequence: int) -> None:
+        try:
+            self._index.look(ms, sequence)
+        except OSError as e:
+            now = time.monotonic()
+            if now >= self._told_index + TELL_S or not self._told_index:
+                self._told_index = now
+                log.error("%s: the keys of duplicates can't be written: %s", self._folder, e)
+            if self._index.overfull:
+                raise
+        self._main.sealed = self._index.sealed(self._main.number)
+
+    def _rows(self, shard: int, first: int, units: Sequence[Any]) -> list[Any]:
+        rows: list[Any] = []
+        staged: dict[bytes, bytes] = {}
+        self._staged = staged
+        self._first = first
+        index, window, pack = self._index, self._window_ms, TAIL.pack
+        find, text_of = index.find, self._text_of
+        _, from_sequence, from_ms = index.base
+        base = position_of(shard, 0)
+        sequence, newest = first, 0
+        for unit in units:
+            unit.firsts = unit.refused = None
+            mark, begin, again = len(rows), sequence, unit.again
+            for n, (event, attributes) in enumerate(zip(unit.events, unit.attributes, strict=True)):
+                received_ns = event.received_ns or unit.received_ns
+                data, key = event.data, event.key
+                column: Any = ""
+                if again:
+                    pass
+                elif (text := text_of(event)) is None:
+                    self.keyless += 1
+                else:
+                    name = blake2b(_encoded(text), digest_size=KEY).digest()
+                    ms = received_ns // 1_000_000
+                    content = crc32(attributes)
+                    if data:
+                        content = crc32(data, content)
+                    found = find(name) if name not in staged else index.known(staged[name])
+                    if found is not None and ms - found.ms <= window:
+                        differs = found.content != content and self._differs(event, found, rows)
+                        self._repeated(unit, n, event, received_ns, found, differs)
+                        if unit.refused is not None:
+                            break
+                        continue
+                    after = ms - from_ms
+                    if not 0 <= (after := ms - from_ms) < SPAN:
+                        after = _within(after)
+                    staged[name] = tail = pack(sequence - from_sequence, after, content)
+                    if ms > newest:
+                        newest = ms
+                    column = bytearray(name + tail[-4:])
+                flags = (JSON_DATA if event.json_data else 0) if event.trace is None else traced_flags(event)
+                # as in `shard.sequence_rows`
+                total = crc32(attributes, (base + sequence + received_ns) % PRIME ^ flags)
+                if data is not None:
+                    total = crc32(data, total ^ 1)
+                    data = bytearray(data)
+                if key is not None:
+                    total = crc32(key, total ^ 2)
+                else:
+                    key = ""
+                rows += (sequence, received_ns, flags, key, attributes.decode(), data, total, column)
+                sequence += 1
+            if unit.refused is not None:
+                for column in rows[mark + KEYED_COLUMNS - 1 :: KEYED_COLUMNS]:
+                    staged.pop(bytes(column[:KEY]) if column else b"", None)
+                del rows[mark:]
+                sequence = begin
+        self._staged_end, self._staged_ms = sequence, newest
+        return rows
+
+    def _differs(self, event: Event, found: Known, rows: list[Any]) -> bool:
+        """Whether an event has other content than the first with its key, of which the checksum differs: attributes may
+        be in another order, and those of a hop differ each time. True if the log no longer has the first."""
+        first = self._first
+        if found.shard == self._main.number and found.sequence >= first:  # of this commit
+            at = (found.sequence - first) * KEYED_COLUMNS
+            text, data = rows[at + 4], rows[at + 5]
+        else:
+            row = next(self._reader.read(found.shard, found.sequence, found.sequence + 1), None)
+            if row is None:
+                return True
+            text, data = row.attributes, row.data
+        try:
+            attributes = _decode(text)
+            attributes.pop(TRACE, None)
+            return data != event.data or content_of(attributes) != content_of(event.attributes)
+        except msgspec.MsgspecError:
+            return True
+
+    def _repeated(self, unit: Any, n: int, event: Event, received_ns: int, found: Known, differs: bool) -> None:
+        first = position_of(found.shard, found.sequence)
+        repeated = Repeated(received_ns, first, differs)
+        self._last.append((str(id_of(event)), str(event.attributes.get("source")), repeated))
+        if differs:
+            self.conflicts += 1
+            self._tell(event, first)
+            if self._refuses:
+                unit.firsts = None
+                names = ", ".join(self._names)
+                unit.refused = Refused(
+                    f"an event with the same {names} but other content was accepted before, at position {first}",
+                    status=409,
+                    title="Conflicting duplicate",
+                )
+                return
+        if unit.firsts is None:
+            unit.firsts = [0] * len(unit.events)
+        unit.firsts[n] = first
+
+    def _tell(self, event: Event, first: int) -> None:
+        self._untold += 1
+        now = time.monotonic()
+        if now >= self._told:
+            self._told, count, self._untold = now + TELL_S, self._untold, 0
+            what = "refused" if self._refuses else "dropped"
+            log.warning(
+                "%s: %s events with the key of an earlier one but other content: %d; the last: id %s, like position %d",
+                self._folder,
+                what,
+                count,
+                one_line(str(id_of(event))),
+                first,
+            )
+
+    def stored(self, units: Sequence[Any]) -> None:
+        """The rows of these units are in the log."""
+        for unit in units:
+            if unit.firsts is not None:
+                self.duplicates += len(unit.firsts) - unit.firsts.count(0)
+        if self._staged:
+            self._index.put(self._staged, self._staged_end, self._staged_ms)
+            self._staged = {}
+
+    def repeated(self, id: str, source: str | None) -> list[Repeated]:
+        """See `gateway_core.contract.capabilities.Deduplicates`."""
+        return [each for its, of, each in self._last.copy() if its == id and source in (None, of)]
+
+    # -- status -----------------------------------------------------------------------------------------------------
+
+    def info(self, now_ns: int) -> dict[str, Any]:
+        """For status."""
+        index = self._index
+        return {
+            "window_s": self._window_ms / 1000,
+            "key": list(self._names),
+            "keys": index.keys,
+            "bytes": index.size,
+            "duplicates": self.duplicates,
+            "conflicts": self.conflicts,
+            "without_key": self.keyless,
+            "reaches_back_s": None if not self.is_short(now_ns) else round(now_ns / 1e9 - index.forgot_ms / 1000, 1),
+        }
+
+    def fault(self, now_ns: int) -> str:
+        """Why it does less than it was asked for; "" if it does all."""
+        if not self.is_short(now_ns):
+            return ""
+        hours = (now_ns / 1e9 - self._index.forgot_ms / 1000) / 3600
+        return (
+            f"duplicates are found for {hours:.1f} hours only, instead of {self._window_ms / 3_600_000:g}: there are"
+            " more keys than `max_keys`; set it to more, or `window` to less"
+        )
+
+    def is_short(self, now_ns: int) -> bool:
+        """Whether keys were dropped that the window still has, because there were too many."""
+        return self._index.forgot_ms > now_ns // 1_000_000 - self._window_ms
+
+
+def _encoded(text: str) -> bytes:
+    try:
+        return text.encode()
+    except UnicodeEncodeError:  # half of a surrogate pair, which JSON may have
+        return text.encode("utf-8", "surrogatepass")
+
+
+def _within(ms: int) -> int:
+    """A time that fits into a tail."""
+    return min(max(0, ms), SPAN - 1)
+
+
+def _rows_of(shard: Shard, start: int) -> Iterator[tuple[int, int, bytes]]:
+    """The sequence, time and key of each row that has one, from this sequence on. What is damaged is left out."""
+    with LogReader(shard.folder) as reader:
+        try:
+            if reader.has_keys(shard.number):
+                for table in ("kept_keys", "events"):
+                    for row in reader.keys(shard.number, table, start):
+                        if len(row[2]) == KEY + 4:
+                            yield row
+        except sqlite3.DatabaseError as e:
+            log.error(
+                "%s: the keys of its newest events can't be read, which may be stored again if they are sent again: %s",
+                shard.path,
+                e,
+            )

@@ -1,0 +1,94 @@
+"""What `deduplicate` costs the event's path: CPU per event of HTTP -> log, with and without it, in turns.
+
+Two gateways without triggers, alike but for `deduplicate`. Each window sends new events to one of them, as single
+requests or in batches, over several connections.
+
+    python tests/bench/deduplication_cost.py --rounds 12 --events 3000
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import tempfile
+import threading
+from contextlib import ExitStack
+from http.client import HTTPConnection
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from console_cost import cpu_us
+from gateway_testing import GatewayProcess
+
+CONFIG = """
+brokers: {default: {ingress: [http: {listen: "127.0.0.1:0"}]%s}}
+"""
+SIDES = {"without": "", "with": ", deduplicate: {window: 7d}"}
+ATTRIBUTES = {
+    "specversion": "1.0",
+    "source": "/shop/orders",
+    "type": "com.example.order.placed",
+    "time": "2026-01-31T08:00:00.123456Z",
+    "subject": "customer/4711",
+}
+DATA = {"order": 17, "lines": [{"sku": "a-1", "count": 2}] * 4}
+
+
+def _send(url: str, bodies: list[bytes], media: str) -> None:
+    to = urlsplit(url)
+    connection = HTTPConnection(str(to.hostname), to.port)
+    for body in bodies:
+        connection.request("POST", to.path, body, {"content-type": media})
+        answer = connection.getresponse()
+        answer.read()
+        assert answer.status == 202
+    connection.close()
+
+
+def window(gateway: GatewayProcess, first: int, count: int, batch: int, connections: int) -> float:
+    """CPU microseconds for each of `count` events."""
+    events = [{**ATTRIBUTES, "id": f"{n:09d}", "data": DATA} for n in range(first, first + count)]
+    media = "application/cloudevents-batch+json" if batch > 1 else "application/cloudevents+json"
+    parts = [events[n : n + batch] for n in range(0, count, batch)]
+    bodies = [json.dumps(part if batch > 1 else part[0]).encode() for part in parts]
+    share = [(gateway.ingress(), bodies[n::connections], media) for n in range(connections)]
+    senders = [threading.Thread(target=_send, args=each) for each in share]
+    before = cpu_us(gateway.pid)
+    for sender in senders:
+        sender.start()
+    for sender in senders:
+        sender.join()
+    return (cpu_us(gateway.pid) - before) / count
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=12)
+    parser.add_argument("--events", type=int, default=3000)
+    parser.add_argument("--connections", type=int, default=8)
+    a = parser.parse_args()
+    with ExitStack() as stack:
+        found = {
+            side: stack.enter_context(
+                GatewayProcess(CONFIG % more, Path(stack.enter_context(tempfile.TemporaryDirectory())))
+            )
+            for side, more in SIDES.items()
+        }
+        number = 0
+        for batch in (1, 100):
+            spent: dict[str, list[float]] = {side: [] for side in SIDES}
+            for turn in range(-1, a.rounds):
+                for side in list(SIDES)[:: 1 if turn % 2 else -1]:
+                    count = a.events * (1 if batch == 1 else 4)
+                    used = window(found[side], number, count, batch, a.connections)
+                    number += count
+                    if turn >= 0:
+                        spent[side].append(used)
+            without, with_ = (statistics.median(spent[side]) for side in ("without", "with"))
+            what = "single" if batch == 1 else f"batches of {batch}"
+            print(f"{what}: {without:.2f} us without, {with_:.2f} us with: {with_ / without:.3f}x")
+
+
+if __name__ == "__main__":
+    main()
