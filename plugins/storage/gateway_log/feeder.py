@@ -45,7 +45,7 @@ class LogFeed:
     """A subscription over all shards of this process (`gateway_core.contract.interfaces.Feed`). `wake(cursor)` is
     called for each cursor that can catch up."""
 
-    __slots__ = ("attached", "cursors", "errors", "filter", "full", "matches", "name", "offer", "wake")
+    __slots__ = ("attached", "cursors", "errors", "filter", "full", "matches", "name", "offer", "started_late", "wake")
 
     def __init__(
         self,
@@ -62,6 +62,7 @@ class LogFeed:
         self.cursors: dict[int, Cursor] = {}  # by shard
         self.full = False
         self.attached = True
+        self.started_late: str | None = None  # see `capabilities.StartsLate`
         self.errors = Errors("a filter")
 
     def ack(self, position: int) -> None:

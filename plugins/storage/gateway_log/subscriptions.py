@@ -3,13 +3,13 @@ reader at the offsets in its file."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 
 from gateway_core.contract.event import Event
 from gateway_core.contract.interfaces import Filter
 from gateway_core.contract.start_position import EARLIEST, LATEST, StartPosition
 
-from . import readers, starts
+from . import late_starts, readers, starts
 from .cursor import CursorState
 from .departures import Departures
 from .feeder import Feeder, LogFeed, Tail
@@ -44,6 +44,8 @@ class Subscriptions:
         self.departures.back(name)
         self._detach_reader(name)
         feed = self._feeder.attach(name, filter, offer)
+        if start.kind == "time":
+            feed.started_late = self._started_late(name, start, begins)
         for tail in self._tails:
             at = begins[tail.shard]
             cursor = self._feeder.add_cursor(feed, filter, tail, at, self._routed[tail.shard])
@@ -64,6 +66,17 @@ class Subscriptions:
             else:
                 found[tail.shard] = starts.first_of(self._folder.path, tail.shard, start, tail.first, tail.end)
         return found
+
+    def _started_late(self, name: str, start: StartPosition, begins: Mapping[int, CursorState | int]) -> str | None:
+        """What was gone when the subscription began, by its shards on this worker."""
+        folder, late = self._folder.path, None
+        for tail in self._tails:
+            at = begins[tail.shard]
+            if not isinstance(at, int):
+                late = late_starts.known(folder, name, tail.shard) or late
+            elif (found := late_starts.found(folder, name, tail.shard, start.time_ns, at, tail.first)) is not None:
+                late = found
+        return late
 
     def attach_reader(self, name: str, filter: Filter, *, start: StartPosition) -> LogReaderFeed:
         """Adds a sink that reads the shards' files itself. Raises `StartError`."""
