@@ -10,9 +10,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import sqlite3
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from contextlib import suppress
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 from anyio import to_thread
@@ -25,10 +25,11 @@ from gateway_core.contract.errors import Overloaded, Refused, StartError, Storag
 from gateway_core.contract.event import Event, position_of
 from gateway_core.contract.files import folder_fault
 from gateway_core.contract.interfaces import Accepted, Filter, Receiver
+from gateway_core.contract.replayable import Stretch
 from gateway_core.contract.shortage import may_pass
 from gateway_core.contract.start_position import LATEST, StartPosition
 
-from . import meta
+from . import again, meta
 from .chunks import ChunkReader
 from .config import LogConfig
 from .cursor import CursorChanges
@@ -54,8 +55,10 @@ FLUSH_S = 0.05
 REMEMBER_S = 10.0
 """How often the log's progress is recorded outside of its files."""
 RETRY_S = 5.0
+REWIND_S = 10.0
 PROBE_S = 1.0
 """How often a write is attempted while the log can't be written."""
+_T = TypeVar("_T")
 _encode = msgspec.json.Encoder().encode
 _KEYS = (bytes, type(None))
 
@@ -342,6 +345,38 @@ class LogChannel:
     def hold(self, wanted: Container[str] | None) -> None:
         """See `gateway_core.contract.capabilities.Retains`."""
         self._subscriptions.hold(wanted)
+
+    # -- past events ------------------------------------------------------------------------------------------------
+
+    async def stretch(self, from_ns: int, to_ns: int) -> Stretch:
+        """See `gateway_core.contract.replayable.Replayable`."""
+        return await self._of_files(again.stretch, self._folder.path, from_ns, to_ns)
+
+    async def read_again(self, partition: int, first: int, end: int, most: int) -> tuple[Sequence[Event], int]:
+        """See `gateway_core.contract.replayable.Replayable`."""
+        return await self._of_files(again.read, self._folder.path, partition, first, end, most)
+
+    async def keep(self, name: str, firsts: Mapping[int, int] | None) -> None:
+        """See `gateway_core.contract.replayable.Replayable`."""
+        await self._of_files(again.keep, self._folder.path, name, firsts)
+
+    async def rewind(self, name: str, firsts: Mapping[int, int]) -> None:
+        """See `gateway_core.contract.replayable.Rewinds`."""
+        until = self._clock.monotonic() + REWIND_S
+        while self._subscriptions.busy(name):
+            if self._clock.monotonic() > until:
+                raise StorageError(f"the log is still being read for trigger {name}: try again")
+            await asyncio.sleep(0.01)
+        self._subscriptions.rewind(name, firsts)
+        if error := await self._write_cursors():
+            raise error
+
+    async def _of_files(self, call: Callable[..., _T], *args: Any) -> _T:
+        """What a call that reads the files returns. Raises `StorageError`."""
+        try:
+            return await to_thread.run_sync(call, *args)
+        except (sqlite3.Error, OSError, StartError) as e:
+            raise StorageError(f"the log can't be read: {e}") from e
 
     # -- status -----------------------------------------------------------------------------------------------------
 

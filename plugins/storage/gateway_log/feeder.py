@@ -178,6 +178,18 @@ class Cursor:
             self.redo = [s for s in self.redo if s >= sequence]
         self.next = max(self.next, sequence)
 
+    def rewind(self, sequence: int) -> None:
+        """Goes back to this sequence, and offers again what was offered before it and not acknowledged."""
+        waiting = self._waiting(len(self.pending) + len(self.redo))
+        self.next = min(sequence, self.next if self.behind else self.tail.end)
+        self.behind = True
+        self.pending.clear()
+        self.redo = [s for s in waiting if s < self.next]
+        if sequence < self.begin:  # else an event before its begin would seem not to be for it
+            self.begin = 0
+        if not self.changed:
+            self.tail.mark(self)
+
     # -- its state --------------------------------------------------------------------------------------------------
 
     def state(self, *, detaching: bool = False) -> CursorState:

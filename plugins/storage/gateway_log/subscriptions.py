@@ -9,7 +9,7 @@ from gateway_core.contract.event import Event
 from gateway_core.contract.interfaces import Filter
 from gateway_core.contract.start_position import EARLIEST, LATEST, StartPosition
 
-from . import late_starts, readers, starts
+from . import again, late_starts, readers, starts
 from .cursor import CursorState
 from .departures import Departures
 from .feeder import Feeder, LogFeed, Tail
@@ -101,6 +101,7 @@ class Subscriptions:
                     known[name] = CursorState(self._routed[tail.shard], state.pending)
                     tail.detach(name, known[name])
         if readers_too:
+            again.forget_kept(self._folder.path)
             for name in set(readers.names(self._folder.path)) - self._reading:
                 readers.detach(self._folder.path, name)
 
@@ -112,6 +113,18 @@ class Subscriptions:
             self._known[shard][name] = state
         if not self.departures.leave(name, states):
             self._detach_reader(name)
+
+    def busy(self, name: str) -> bool:
+        """Whether a read for this subscription is under way, which would move it on when it ends."""
+        feed = self._feeder.feeds.get(name)
+        return feed is not None and any(cursor.busy for cursor in feed.cursors.values())
+
+    def rewind(self, name: str, firsts: Mapping[int, int]) -> None:
+        """See `gateway_core.contract.replayable.Rewinds`."""
+        feed = self._feeder.feeds[name]
+        for shard, cursor in feed.cursors.items():
+            cursor.rewind(max(firsts.get(shard, cursor.tail.end), cursor.tail.first))
+            self._feeder.wake(cursor)
 
     def hold(self, wanted: Container[str] | None) -> None:
         """See `gateway_core.contract.capabilities.Retains`. For other workers a reader is gone when its file moves, so
