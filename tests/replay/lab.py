@@ -18,7 +18,7 @@ from tests.command_line import tidegate
 CONFIG = """
 brokers:
   default:
-    ingress: [http: {{listen: "127.0.0.1:0"}}]
+    ingress: [http: {{listen: "127.0.0.1:{port}"}}]
     channel: {{log: {{{channel}}}}}
     delivery: {{retry: 0}}
 triggers:
@@ -27,8 +27,8 @@ triggers:
 """
 
 
-def config(subscriber: Subscriber, channel: str = "", one: str = "") -> str:
-    return CONFIG.format(url=subscriber.url, channel=channel, one=one and f", {one}")
+def config(subscriber: Subscriber, channel: str = "", one: str = "", port: int = 0) -> str:
+    return CONFIG.format(url=subscriber.url, channel=channel, one=one and f", {one}", port=port)
 
 
 def send(gateway: GatewayProcess, ids: Sequence[str], type_: str = "t.a", **more: str) -> None:

@@ -12,6 +12,7 @@ from gateway_testing import Subscriber
 from gateway_testing.process import GatewayProcess
 
 from gateway_core.contract.moments import written
+from tests.ledger import free_port
 from tests.replay import lab
 
 pytestmark = pytest.mark.usefixtures("processes")
@@ -52,7 +53,9 @@ def test_every_selected_event_arrives_and_nothing_goes_elsewhere(tmp_path: Path,
     channel = "retention: {max_age_s: 3}, check_interval_s: 0.2"
     with (
         Subscriber() as s,
-        GatewayProcess(lab.config(s, channel), tmp_path, {"TIDEGATE_WORKERS": f"{workers}"}) as g,
+        GatewayProcess(
+            lab.config(s, channel, port=free_port() if workers > 1 else 0), tmp_path, {"TIDEGATE_WORKERS": f"{workers}"}
+        ) as g,
     ):
         lab.send(g, lab.ids(count))
         end = lab.now(g)

@@ -280,6 +280,7 @@ class Tail:
         self._begun: dict[str, int] = {}  # to be written
         self.shard = shard
         self.first = first
+        self.oldest_ns = 0  # when its oldest event was received; 0 if it has none
         self.end = end
         self.ring = Ring(end)
         self.cursors: dict[str, Cursor] = {}
