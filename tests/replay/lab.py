@@ -19,7 +19,7 @@ CONFIG = """
 brokers:
   default:
     ingress: [http: {{listen: "127.0.0.1:{port}"}}]
-    channel: {{log: {{{channel}}}}}
+    channel: {{{kind}: {{{channel}}}}}
     delivery: {{retry: 0}}
 triggers:
   one: {{subscriber: "{url}one", filter: {{type: t.a}}{one}}}
@@ -27,8 +27,8 @@ triggers:
 """
 
 
-def config(subscriber: Subscriber, channel: str = "", one: str = "", port: int = 0) -> str:
-    return CONFIG.format(url=subscriber.url, channel=channel, one=one and f", {one}", port=port)
+def config(subscriber: Subscriber, channel: str = "", one: str = "", port: int = 0, kind: str = "log") -> str:
+    return CONFIG.format(url=subscriber.url, kind=kind, channel=channel, one=one and f", {one}", port=port)
 
 
 def send(gateway: GatewayProcess, ids: Sequence[str], type_: str = "t.a", **more: str) -> None:
