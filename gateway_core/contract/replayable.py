@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
@@ -35,7 +35,10 @@ class Replayable(Protocol):
 
     async def keep(self, name: str, firsts: Mapping[int, int] | None) -> None:
         """The channel deletes nothing from these numbers on until `keep` is called again: a replay of this name needs
-        it. None: it needs nothing any more. The channel forgets it at a restart. Raises `StorageError`."""
+        it. None: it needs nothing any more. The channel remembers it over restarts. Raises `StorageError`."""
+
+    async def keep_only(self, names: Container[str]) -> None:
+        """Nothing is kept any more for replays of other names than these. Raises `StorageError`."""
 
 
 @runtime_checkable

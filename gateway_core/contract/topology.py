@@ -144,7 +144,7 @@ class DeliveryView(Protocol):
         """Ends the replays that have no attempt under way."""
 
     def again(self, event: Event, done: Redelivered) -> bool:
-        """Delivers a past event of the channel once more, as if the channel offered it now: with the trigger's retries,
+        """Delivers a past event of the channel again, as if the channel offered it now: with the trigger's retries,
         limits, order and dead letter. It does not move the trigger's place in the channel. False if there is no room,
         or no attempt may start."""
 

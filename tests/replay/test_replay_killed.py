@@ -1,4 +1,4 @@
-"""Kills during a replay, amid live events: a ledger of what arrived where."""
+"""Kills during a replay, beside live events: a ledger of what arrived where."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ def test_everything_since_then_comes_again(tmp_path: Path) -> None:
         s.requests.clear()
         shown = lab.run(g, "rewind", "one", "--to", then, "--dry-run")
         assert (shown["count"], shown["types"]) == (20, {"t.a": 20})
-        assert "20 events would come again: if you mean that, add --yes" in lab.refused(
+        assert "20 events would be sent again: if you mean that, add --yes" in lab.refused(
             g, "rewind", "one", "--to", then
         )
         assert not s.requests

@@ -1,9 +1,9 @@
-"""Past events once more: which of a time there are, and reading them, for replays (`contract.replayable`). Everything
+"""Past events again: which of a time there are, and reading them, for replays (`contract.replayable`). Everything
 here blocks: call it in a thread."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from pathlib import Path
 
 from gateway_core.contract.event import Event
@@ -60,8 +60,8 @@ def keep(folder: Path, name: str, firsts: Mapping[int, int] | None) -> None:
     readers.move(folder, name, offsets)
 
 
-def forget_kept(folder: Path) -> None:
-    """At a start: no replay runs yet; those that go on say again what they need. Raises `OSError`."""
+def keep_only(folder: Path, names: Container[str]) -> None:
+    """See `Replayable.keep_only`. Raises `OSError`."""
     for name in readers.names(folder):
-        if name.startswith(KEPT):
+        if name.startswith(KEPT) and name.removeprefix(KEPT) not in names:
             readers.forget(folder, name)

@@ -365,6 +365,10 @@ class LogChannel:
         """See `gateway_core.contract.replayable.Replayable`."""
         await self._of_files(again.keep, self._folder.path, name, firsts)
 
+    async def keep_only(self, names: Container[str]) -> None:
+        """See `gateway_core.contract.replayable.Replayable`."""
+        await self._of_files(again.keep_only, self._folder.path, names)
+
     async def rewind(self, name: str, firsts: Mapping[int, int]) -> None:
         """See `gateway_core.contract.replayable.Rewinds`."""
         until = self._clock.monotonic() + REWIND_S

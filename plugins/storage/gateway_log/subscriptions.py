@@ -101,9 +101,9 @@ class Subscriptions:
                     known[name] = CursorState(self._routed[tail.shard], state.pending)
                     tail.detach(name, known[name])
         if readers_too:
-            again.forget_kept(self._folder.path)
             for name in set(readers.names(self._folder.path)) - self._reading:
-                readers.detach(self._folder.path, name)
+                if not name.startswith(again.KEPT):  # replays are not in the config
+                    readers.detach(self._folder.path, name)
 
     def detach(self, name: str) -> None:
         """Ends a subscription or a reader. Its cursors are kept but no longer prevent the deletion of events, except in

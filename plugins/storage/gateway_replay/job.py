@@ -146,6 +146,9 @@ def document(job: Job) -> dict[str, Any]:
     }
 
 
+_decoded = msgspec.json.Decoder(Job).decode
+
+
 class JobFiles:
     """One file for each replay, in `DATA_DIR/replay/`."""
 
@@ -162,7 +165,7 @@ class JobFiles:
         found = []
         for path in self._folder.glob("*.json"):
             try:
-                found.append(msgspec.json.decode(path.read_bytes(), type=Job))
+                found.append(_decoded(path.read_bytes()))
             except (OSError, msgspec.MsgspecError) as e:
                 log.error("the replay in %s can't be read, and does not go on: %s", path, one_line(e))
         yield from sorted(found, key=lambda job: job.started_ns)

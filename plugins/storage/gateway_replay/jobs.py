@@ -19,7 +19,7 @@ from gateway_core.contract.replayable import Replayable
 from gateway_core.contract.services import GatewayView
 
 from . import selection
-from .job import ENDED, MOST_KEPT, Counts, Job, JobFiles, Wanted, document, firsts_of
+from .job import ENDED, MOST_KEPT, Counts, Job, JobFiles, Wanted, document
 from .runner import Run
 from .sending import sink_of
 
@@ -49,7 +49,7 @@ class Jobs:
         self.known: dict[str, Job] = {}
 
     async def begin(self, tasks: TaskGroup) -> None:
-        """Loads all, and goes on with those that ran."""
+        """Loads all, and continues those that ran."""
         self._tasks = tasks
         for job in await to_thread.run_sync(lambda: [*self._files.load()]):
             self.known[job.id] = job
@@ -59,19 +59,18 @@ class Jobs:
                 except Problem as e:
                     job.state, job.detail = "failed", e.detail
         self._forget_old()
-        tasks.start_soon(self._keep_paused)
+        tasks.start_soon(self._release)
 
-    async def _keep_paused(self) -> None:
-        """The channels have forgotten what paused replays need."""
+    async def _release(self) -> None:
+        """Of replays that ended while they could not say so, or whose files are gone, nothing is kept any more."""
         while not self._gateway.started:
             if self._gateway.stopping:
                 return
             await anyio.sleep(0.1)
-        for job in [job for job in self.known.values() if job.state == "paused"]:
-            trigger = self._gateway.topology.triggers.get(job.wanted.trigger)
-            if trigger is not None and isinstance(trigger.broker.channel, Replayable):
+        for broker in [*self._gateway.topology.brokers.values()]:
+            if isinstance(broker.channel, Replayable):
                 with suppress(StorageError):
-                    await trigger.broker.channel.keep(job.id, firsts_of(job))
+                    await broker.channel.keep_only({job.id for job in self.known.values() if not job.ended})
 
     async def stop(self) -> None:
         """Returns once the progress of all is written."""
@@ -152,7 +151,7 @@ class Jobs:
         return job
 
     async def resume(self, id_: str) -> Job:
-        """Goes on with a paused replay. Raises `Problem`."""
+        """Continues a paused replay. Raises `Problem`."""
         job = self.find(id_)
         if id_ in self._runs or job.state != "paused":
             raise Problem(409, f"replay {id_} is not paused, it is {self.state_of(job)}")
@@ -165,7 +164,7 @@ class Jobs:
         return job
 
     async def _check_there(self, job: Job) -> None:
-        """Nothing keeps the events of a replay that is paused over a restart."""
+        """The trigger may be gone, and a channel that does not keep events for replays may have deleted some."""
         _, _, channel = selection.trigger_of(self._gateway, job.wanted.trigger)
         await selection.stretch_of(channel, job.broker, job.wanted.from_ns, job.wanted.to_ns, "--from")
 

@@ -33,13 +33,13 @@ class Rewinder:
         self._lock = anyio.Lock()
 
     async def preview(self, name: str, to_ns: int) -> Counts:
-        """The events that would come again: those since then that match the filter and are settled. Raises
+        """The events that it would get again: those since then that match the filter and are settled. Raises
         `Problem`."""
         _, counts = await self._looked(name, to_ns)
         return counts
 
     async def rewind(self, name: str, to_ns: int) -> Counts:
-        """Sets the trigger back. Returns what comes again. Raises `Problem`."""
+        """Sets the trigger back. Returns what it gets again. Raises `Problem`."""
         async with self._lock:
             gateway = self._gateway
             was = name in gateway.paused

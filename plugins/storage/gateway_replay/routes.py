@@ -37,12 +37,16 @@ class _Back(msgspec.Struct, forbid_unknown_fields=True):
     to: str
 
 
+_asked = msgspec.json.Decoder(_Asked).decode
+_back = msgspec.json.Decoder(_Back).decode
+
+
 def replay_routes(gateway: GatewayView, jobs: Callable[[], Awaitable[Jobs]]) -> list[Route]:
     """The routes."""
     rewinder = Rewinder(gateway)
 
     def wanted_by(request: Request) -> Wanted:
-        asked = _read(request, _Asked)
+        asked = _read(request, _asked)
         now_ns = gateway.clock.now_ns()
         from_ns, to_ns = _moment("from", asked.from_, now_ns), _moment("to", asked.to, now_ns)
         filters = tuple(asked.filters)
@@ -80,14 +84,14 @@ def replay_routes(gateway: GatewayView, jobs: Callable[[], Awaitable[Jobs]]) -> 
         return Answer(await shown(job), facts=facts(job))
 
     async def rewind(request: Request) -> Answer:
-        asked = _read(request, _Back)
+        asked = _read(request, _back)
         to_ns = _moment("to", asked.to, gateway.clock.now_ns())
         counts = await rewinder.rewind(asked.trigger, to_ns)
         told = {"trigger": asked.trigger, "to": written(to_ns), "count": counts.count}
         return Answer({"trigger": asked.trigger, **counts.document()}, facts=told)
 
     async def rewind_preview(request: Request) -> Answer:
-        asked = _read(request, _Back)
+        asked = _read(request, _back)
         counts = await rewinder.preview(asked.trigger, _moment("to", asked.to, gateway.clock.now_ns()))
         return Answer({"trigger": asked.trigger, **counts.document()}, headers=_NO_STORE)
 
@@ -152,7 +156,7 @@ def replay_routes(gateway: GatewayView, jobs: Callable[[], Awaitable[Jobs]]) -> 
             "POST",
             "/api/v1/rewinds/preview",
             rewind_preview,
-            "Count what would come again if a trigger was set back",
+            "Count what a trigger gets again if it is set back",
             {200: models.EventCounts},
             problems=[404, 409, 422, 503],
             body=f"`trigger`.{back}",
@@ -174,9 +178,9 @@ def replay_routes(gateway: GatewayView, jobs: Callable[[], Awaitable[Jobs]]) -> 
     ]
 
 
-def _read(request: Request, model: type[_T]) -> _T:
+def _read(request: Request, decoded: Callable[[bytes], _T]) -> _T:
     try:
-        return msgspec.json.decode(request.body, type=model)
+        return decoded(request.body)
     except (msgspec.MsgspecError, UnicodeDecodeError) as e:
         raise Problem(422, f"the body can't be used: {e}") from e
 

@@ -5,7 +5,7 @@ Any number of gateways with the same config share the work: Kafka distributes th
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from typing import Any
 
 import anyio
@@ -185,6 +185,9 @@ class KafkaChannel:
 
     async def keep(self, name: str, firsts: Mapping[int, int] | None) -> None:
         """Nothing: the topic's retention is the cluster's."""
+
+    async def keep_only(self, names: Container[str]) -> None:
+        """Nothing."""
 
     # -- subscriptions ----------------------------------------------------------------------------------------------
 

@@ -1,4 +1,4 @@
-"""Past events of a stream once more, for replays (`gateway_core.contract.replayable`), each time with a consumer that
+"""Past events of a stream again, for replays (`gateway_core.contract.replayable`), each time with a consumer that
 is gone afterwards."""
 
 from __future__ import annotations

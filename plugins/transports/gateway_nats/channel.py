@@ -7,7 +7,7 @@ Any number of gateways with the same config share the work: the server gives eac
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Mapping, Sequence
+from collections.abc import Awaitable, Container, Mapping, Sequence
 from typing import Any, TypeVar
 
 import anyio
@@ -183,6 +183,9 @@ class JetStreamChannel:
 
     async def keep(self, name: str, firsts: Mapping[int, int] | None) -> None:
         """Nothing: the stream deletes by its own rules, and the gateway what is settled and older than `keep_s`."""
+
+    async def keep_only(self, names: Container[str]) -> None:
+        """Nothing."""
 
     async def _past(self, call: Awaitable[_T]) -> _T:
         try:

@@ -119,14 +119,14 @@ def rewind(
     trigger: Annotated[str, typer.Argument(help="The trigger.")],
     to: Annotated[str, typer.Option(help=f"Where it goes on: {_WHEN}.")],
     yes: Annotated[bool, typer.Option("--yes", help="Don't ask.")] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only count what would come again.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only count what would be sent again.")] = False,
     data_dir: DataDir = None,
     admin: Admin = None,
     as_json: Json = False,
 ) -> None:
-    """Set a trigger back: everything since then comes again, and new events after that.
+    """Set a trigger back: it gets everything since then again, and new events after that.
 
-    Shows first how many events come again, and asks. The trigger is paused while it is set back.
+    Shows first how many events are sent again, and asks. The trigger is paused while it is set back.
     """
     from .calls import Where, set_back
 

@@ -83,13 +83,13 @@ def set_back(where: Where, trigger: str, to: str, *, yes: bool, dry_run: bool) -
         if dry_run or not yes:
             found = _post(gateway, asked, "rewinds", "preview")
             if dry_run:
-                return _counted(where, found, "would come again")
+                return _counted(where, found, "would be sent again")
             if not sys.stdin.isatty():
-                raise common.CommandError(f"{found['count']} events would come again: if you mean that, add --yes")
-            print(f"{_line(found)} would come again to trigger {trigger}.")
+                raise common.CommandError(f"{found['count']} events would be sent again: if you mean that, add --yes")
+            print(f"{_line(found)} would be sent again to trigger {trigger}.")
             if input("Set it back? [y/N] ").strip().lower() not in ("y", "yes"):
                 return FAULT
-        return _counted(where, _post(gateway, asked, "rewinds"), "come again")
+        return _counted(where, _post(gateway, asked, "rewinds"), "are sent again")
 
 
 def _post(gateway: Remote, asked: Mapping[str, Any], *path: str) -> Any:
