@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Container, Mapping
 from pathlib import Path
 
-from gateway_core.contract.event import Event
+from gateway_core.contract.event import Event, split_position
 from gateway_core.contract.replayable import Stretch
 
 from . import readers
@@ -14,6 +14,8 @@ from .reader import LogReader
 from .starts import SLACK_NS, roughly_at
 
 _NEVER = 2**63 - 1
+MOST_BYTES = 4 * 1024 * 1024
+"""Of data that is read at once; one event may be larger."""
 KEPT = "replay "
 """The prefix of the readers that keep events for replays; the name of a trigger has no space."""
 
@@ -45,7 +47,13 @@ def read(folder: Path, shard: int, first: int, end: int, most: int) -> tuple[lis
         until = min(end, first + most)
         if first >= end:
             return [], end
-        return list(reader.events(shard, reader.read(shard, first, until))), until
+        found, size = [], 0
+        for event in reader.events(shard, reader.read(shard, first, until)):
+            found.append(event)
+            size += len(event.data or b"")
+            if size >= MOST_BYTES:
+                return found, min(until, split_position(event.position)[1] + 1)
+        return found, until
 
 
 def keep(folder: Path, name: str, firsts: Mapping[int, int] | None) -> None:

@@ -34,6 +34,8 @@ log = logging.getLogger("tidegate.replay")
 
 AHEAD = 256
 """How many events are read and not settled, at most."""
+MOST_BYTES = 16 * 1024 * 1024
+"""Of their data, about."""
 SAVE_S = 0.5
 KEEP_S = 5.0
 POLL_S = 0.1
@@ -76,7 +78,7 @@ class Run:
         self._open: dict[int, dict[int, None]] = {p: {} for p in job.parts}  # read and not settled
         self._read = firsts_of(job)
         self._beyond = {p: set(numbers) for p, numbers in job.beyond.items()}
-        self._number = 0
+        self._number = self._size = 0
         self._woken = anyio.Event()
         self._next_at = 0.0
         self._saved_at = self._kept_at = 0.0
@@ -179,7 +181,7 @@ class Run:
         more = True
         while True:
             self._check()
-            while more and self._unsettled < AHEAD and len(self._ready) < CHUNK:
+            while more and self._unsettled < AHEAD and len(self._ready) < CHUNK and self._size < MOST_BYTES:
                 event = await anext(events, None)
                 if event is None:
                     more = False
@@ -242,6 +244,7 @@ class Run:
         partition, number = split_position(event.position)
         self._open[partition][number] = None
         self._number += 1
+        self._size += len(event.data or b"")
         entry = _Entry(self._number, event, self._key(event))
         if entry.key is None:
             heappush(self._ready, entry)
@@ -310,6 +313,7 @@ class Run:
             job.unwanted += 1
         partition, number = split_position(entry.position)
         del self._open[partition][number]
+        self._size -= len(entry.event.data or b"")
         self._beyond.setdefault(partition, set()).add(number)
         if entry.key is not None:
             if behind := self._behind[entry.key]:
