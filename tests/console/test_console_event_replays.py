@@ -50,3 +50,13 @@ def test_what_can_not_be_replayed_says_why(browser: Browser, shared: Lab) -> Non
     with opened(browser, shared, role="operator") as page:
         page.goto(f"{shared.url}/event-replays?trigger=orders&from=noon")
         expect(page.get_by_role("main")).to_contain_text("'noon' is not a time (RFC 3339)")
+
+
+def test_an_operator_may_not_say_where_events_are_sent(shared: Lab) -> None:
+    asked = {"trigger": "orders", "from": "1h", "to_sink": shared.bad.url}
+    answer = shared.post("/api/v1/event-replays", role="operator", json=asked)
+    assert (answer.status_code, "only an admin" in answer.json()["detail"]) == (403, True)
+    assert shared.post("/api/v1/event-replays/preview", role="viewer", json=asked).status_code == 200
+    assert (
+        shared.post("/api/v1/event-replays", role="viewer", json={"trigger": "orders", "from": "1h"}).status_code == 403
+    )

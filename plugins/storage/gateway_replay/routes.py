@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
 import msgspec
+from gateway_api.roles import may
 from gateway_api.routes import JSON, Answer, Problem, Request, Route
 
 from gateway_core.contract.moments import moment_ns, written
@@ -56,7 +57,10 @@ def replay_routes(gateway: GatewayView, jobs: Callable[[], Awaitable[Jobs]]) -> 
         return {**document(job), "state": (await jobs()).state_of(job)}
 
     async def start(request: Request) -> Answer:
-        job = await (await jobs()).start(wanted_by(request), request.who, request.peer)
+        wanted = wanted_by(request)
+        if wanted.to_sink and not may(request.role, "admin"):
+            raise Problem(403, "only an admin may say where events are sent: leave out `to_sink`")
+        job = await (await jobs()).start(wanted, request.who, request.peer)
         return Answer(await shown(job), 202, facts={**facts(job), "state": "started"})
 
     async def preview(request: Request) -> Answer:
@@ -103,7 +107,7 @@ def replay_routes(gateway: GatewayView, jobs: Callable[[], Awaitable[Jobs]]) -> 
     )
     how = (
         " `rate`: events per second (0: no limit); `order: key`: one event of each key at once; `mark`: adds the "
-        "attribute `tidegatereplay`; `to_sink`: a URL that gets them in the trigger's place."
+        "attribute `tidegatereplay`; `to_sink`, for admins: a URL that gets them in the trigger's place."
     )
     begins = Route(
         "POST",
@@ -111,7 +115,7 @@ def replay_routes(gateway: GatewayView, jobs: Callable[[], Awaitable[Jobs]]) -> 
         start,
         "Replay past events to one trigger",
         {202: models.EventReplay},
-        problems=[404, 409, 422, 503],
+        problems=[403, 404, 409, 422, 503],
         body=selects + how,
         takes=[JSON],
         role="operator",

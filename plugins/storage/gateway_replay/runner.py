@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Hashable
-from contextlib import suppress
+from collections.abc import AsyncGenerator, Callable, Hashable
+from contextlib import aclosing, suppress
 from functools import partial
 from heapq import heappop, heappush
 
@@ -42,6 +42,9 @@ POLL_S = 0.1
 END_S = 60.0
 """How long a replay that ends waits for attempts under way."""
 MARK = "tidegatereplay"
+
+
+_END, _NONE_HERE = Event({}), Event({})
 
 
 class Ended(Exception):
@@ -177,41 +180,54 @@ class Run:
     # -- sending ----------------------------------------------------------------------------------------------------
 
     async def _send_all(self) -> None:
-        events = self._events()
-        more = True
-        while True:
-            self._check()
-            while more and self._unsettled < AHEAD and len(self._ready) < CHUNK and self._size < MOST_BYTES:
-                event = await anext(events, None)
-                if event is None:
-                    more = False
-                    break
-                self._enter(event)
-            if not more and not self._unsettled:
-                return
-            wait = self._hand_over()
-            self._forsake()
-            await self._progress()
-            await self._wait(wait)
+        async with aclosing(self._events()) as events:
+            more = True
+            while True:
+                self._check()
+                looking = False
+                while more and self._unsettled < AHEAD and len(self._ready) < CHUNK and self._size < MOST_BYTES:
+                    event = await anext(events, _END)
+                    more = event is not _END
+                    if looking := event is _NONE_HERE:
+                        break  # what is ready must not wait until others are found
+                    if more:
+                        self._enter(event)
+                if not more and not self._unsettled:
+                    return
+                wait = self._hand_over()
+                self._forsake()
+                await self._progress()
+                await self._wait(0.0 if looking else wait)
 
     @property
     def _unsettled(self) -> int:
         return sum(map(len, self._open.values()))
 
-    async def _events(self) -> AsyncIterator[Event]:
-        """The selected events that are not settled, those of all partitions by time."""
+    async def _events(self) -> AsyncGenerator[Event, None]:
+        """The selected events that are not settled, those of all partitions by time. `_NONE_HERE` now and then, while
+        there are none."""
         streams = {p: self._of(p) for p in self.job.parts}
         heads: dict[int, Event] = {}
-        for p in [*streams]:
-            if (event := await anext(streams[p], None)) is not None:
-                heads[p] = event
-        while heads:
-            p = min(heads, key=lambda p: (heads[p].received_ns, p))
-            yield heads.pop(p)
-            if (event := await anext(streams[p], None)) is not None:
-                heads[p] = event
+        lacking = [*streams]
+        try:
+            while heads or lacking:
+                while lacking:
+                    event = await anext(streams[lacking[-1]], _END)
+                    if event is _NONE_HERE:
+                        yield event
+                        continue
+                    p = lacking.pop()
+                    if event is not _END:
+                        heads[p] = event
+                if heads:
+                    p = min(heads, key=lambda p: (heads[p].received_ns, p))
+                    lacking.append(p)
+                    yield heads.pop(p)
+        finally:
+            for stream in streams.values():
+                await stream.aclose()
 
-    async def _of(self, partition: int) -> AsyncIterator[Event]:
+    async def _of(self, partition: int) -> AsyncGenerator[Event, None]:
         end = self.job.parts[partition][1]
         at = self._read[partition]
         while at < end:
@@ -231,6 +247,7 @@ class Run:
                 if not settled and wanted(event):
                     yield event
             self._read[partition] = at
+            yield _NONE_HERE
 
     def _wanted(self) -> Callable[[Event], bool]:
         """The trigger's filter as it is now; the last one that it had while it is not in the config."""

@@ -9,6 +9,7 @@ from gateway_api.routes import Answer, Problem, Request, Route
 
 from gateway_core.contract.moments import moment_ns, written
 
+from ..config import HIDDEN
 from ..context import Console
 from ..live import live
 from ..page import ROOT, action, fragment, html, page, render, see_other
@@ -50,13 +51,17 @@ def routes(console: Console) -> list[Route]:
         filters = (texts["filter"],) if texts["filter"] else ()
         return Wanted(texts["trigger"], from_ns, to_ns, filters, rate, mark=bool(given("mark")))
 
-    async def row(id_: str) -> dict[str, Any]:
+    async def row(id_: str, request: Request) -> dict[str, Any]:
         from gateway_replay.job import document
 
         known = await jobs()
         job = known.find(id_)
-        state = known.state_of(job)
-        return {**document(job), "state": state, "kind": _GOOD.get(state, ""), "handled": job.handled}
+        state, shown = known.state_of(job), document(job)
+        if console.hides.hides_attribute("id", request.role):
+            shown["faults"] = [{**fault, "id": HIDDEN} for fault in shown["faults"]]
+        if console.hides.hides_some(request.role):  # a filter names values
+            shown["filters"] = [HIDDEN for _ in shown["filters"]]
+        return {**shown, "state": state, "kind": _GOOD.get(state, ""), "handled": job.handled}
 
     async def listed(request: Request) -> dict[str, Any]:
         known = [] if "replay" not in gateway.services else [*(await jobs()).known][: -_MOST - 1 : -1]
@@ -66,7 +71,7 @@ def routes(console: Console) -> list[Route]:
             "triggers": sorted(n for n, t in gateway.topology.triggers.items() if t.delivery is not None),
             "asked": {name: request.asked(name) or default for name, default in _FIELDS.items()},
             "marked": bool(request.asked("mark")),
-            "rows": [await row(id_) for id_ in known],
+            "rows": [await row(id_, request) for id_ in known],
             "preview": None,
             "span": None,
         }
@@ -76,7 +81,9 @@ def routes(console: Console) -> list[Route]:
         if request.asked("trigger"):
             wanted = wanted_by(request.asked)
             found = await (await jobs()).preview(wanted)
-            values["preview"] = found.counts.document()
+            values["preview"] = preview = found.counts.document()
+            if console.hides.hides_attribute("type", request.role):
+                preview["types"] = {}
             values["span"] = {"from": written(wanted.from_ns), "to": written(wanted.to_ns)}
         return html(render(_LIST, request, **values))
 
@@ -90,7 +97,7 @@ def routes(console: Console) -> list[Route]:
         return see_other(f"{ROOT}{_PATH}/{job.id}", facts={**facts(job), "state": "started"})
 
     async def now(request: Request) -> dict[str, Any]:
-        return {"title": "Replay", "section": "Replays", "replay": await row(request.params["id"])}
+        return {"title": "Replay", "section": "Replays", "replay": await row(request.params["id"], request)}
 
     async def show(request: Request) -> Answer:
         return html(render(_ONE, request, **await now(request)))
