@@ -336,6 +336,8 @@ class Shard:
 
     def oldest_ns(self) -> int:
         """When the oldest event was received (Unix time); 0 if there is none, or if that can't be read."""
+        if self.damaged:  # it has no connection
+            return 0
         try:
             found = self._connection.execute("SELECT received_ns FROM events ORDER BY sequence LIMIT 1").fetchone()
         except sqlite3.Error:
