@@ -321,6 +321,15 @@ class Faulty(Protocol):
         """What is wrong and what to do; None while all is well."""
 
 
+@runtime_checkable
+class StartsLate(Protocol):
+    """A subscription's feed that knows whether events since its `start` were gone when it began."""
+
+    @property
+    def started_late(self) -> str | None:
+        """What is missing, with the times; None if nothing is, or if that is not known."""
+
+
 if TYPE_CHECKING:
     from .deduplicate_config import DeduplicateConfig
 

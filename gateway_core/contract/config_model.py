@@ -4,10 +4,11 @@ and the reference page and the editor schema are made from that."""
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field
+from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from .attribute_names import AttributeName, old_names
 from .capabilities import pulls
@@ -26,6 +27,7 @@ from .config_node import Place
 from .deduplicate_config import DeduplicateConfig
 from .faults import near
 from .filter_values import wildcards
+from .moments import seconds_of, time_ns_of
 
 _NAME = "[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?"
 NAME_RULE = "letters, digits, `.`, `_` and `-`, at most 63, with a letter or digit at both ends"
@@ -156,6 +158,37 @@ def _attributes(value: Any) -> Any:
     return value
 
 
+def _a_time(text: str) -> str:
+    time_ns_of(text)
+    return text
+
+
+def _a_duration(text: str) -> str:
+    seconds_of(text)
+    return text
+
+
+class StartSince(Config):
+    """Begins at a time, or some time before the trigger is made."""
+
+    time: Annotated[str, AfterValidator(_a_time)] | None = None
+    """The first event that was stored at this time or later (RFC 3339, as in `2026-11-28T08:00:00Z`)."""
+    ago: Annotated[str, AfterValidator(_a_duration)] | None = None
+    """How long before the trigger is made: `90s`, `30m`, `2h`, `7d`."""
+
+    @model_validator(mode="after")
+    def _one(self) -> StartSince:
+        if (self.time is None) == (self.ago is None):
+            raise ValueError("name `time` or `ago`, one of them")
+        return self
+
+    def time_ns(self, now_ns: int) -> int:
+        """The Unix time in nanoseconds, for a trigger that is made now."""
+        if self.time is not None:
+            return time_ns_of(self.time)
+        return max(0, now_ns - int(seconds_of(self.ago or "") * 1e9))
+
+
 class TriggerConfig(EntryConfig):
     """A trigger sends those of its broker's events that match its filter to one subscriber."""
 
@@ -171,8 +204,10 @@ class TriggerConfig(EntryConfig):
     """What differs from the broker's delivery."""
     dead_letter: DeadLetterRef | None = None
     """Where its undeliverable events go; by default the broker's dead letter."""
-    start: Literal["latest", "earliest"] = "latest"
-    """Which events a new trigger begins with: those that come from now on, or all that the channel still has."""
+    start: Literal["latest", "earliest"] | StartSince = "latest"
+    """Which events a new trigger begins with: `latest`, those that come from now on; `earliest`, all that the channel
+    still has; `{time: …}` or `{ago: 2h}`, those since then. It counts once, when the trigger is made: then the trigger
+    has a place of its own in the channel, which restarts and other values of `start` do not move."""
     allow_cycle: bool = False
     """True if the trigger may send events back to their own broker, because its filter ends the loop."""
 
@@ -180,6 +215,11 @@ class TriggerConfig(EntryConfig):
         """See `Config`."""
         for name, message, remedy in (*old_names(self.filter), *wildcards(self.filter)):
             yield ("filter", name), message, remedy
+        if isinstance(self.start, StartSince) and self.start.time is not None:
+            now_ns = time.time_ns()
+            if self.start.time_ns(now_ns) > now_ns:
+                message = "`start` is in the future: the trigger begins with the next event"
+                yield ("start", "time"), message, "name a time in the past, or leave `start` out"
 
 
 class BridgeConfig(EntryConfig):

@@ -25,6 +25,9 @@ Section = Literal["brokers", "triggers", "bridges"]
 Replayed = Callable[[Outcome | None], None]
 """Called with None once the subscriber has the event, else with why it does not: `outcome.UNWANTED` where the trigger's
 filter rejects the event now."""
+Redelivered = Callable[[Literal["delivered", "given_up", "unwanted", "ended"]], None]
+"""Called once an event that is delivered again is settled: the subscriber has it, or the dead letter has it, or the
+trigger's filter rejects it. `ended`: it was not settled, because the trigger stopped or was told to end it."""
 ObserversOf = Callable[[Section, str], Sequence[Observer]]
 """The observers that a service wants at an entry: (section, name)."""
 
@@ -139,6 +142,17 @@ class DeliveryView(Protocol):
 
     def end_replays(self) -> None:
         """Ends the replays that have no attempt under way."""
+
+    def again(self, event: Event, done: Redelivered) -> bool:
+        """Delivers a past event of the channel again, as if the channel offered it now: with the trigger's retries,
+        limits, order and dead letter. It does not move the trigger's place in the channel. False if there is no room,
+        or no attempt may start."""
+
+    def end_again(self) -> None:
+        """Ends those that have no attempt under way."""
+
+    def withdraw(self, partition: int) -> Sequence[int]:
+        """See `Receiver.withdraw`."""
 
 
 class BrokerView(Protocol):

@@ -13,7 +13,7 @@ import random
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, Literal
 
 from ..contract import backoff
 from ..contract.capabilities import GivenUp, KeepsGivenUp
@@ -26,7 +26,7 @@ from ..contract.filter_guard import FilterGuard
 from ..contract.interfaces import Accepted, Feed, Observer, Outcome, Send, Sink
 from ..contract.one_line import one_line
 from ..contract.outcome import UNWANTED, Stage
-from ..contract.topology import Held, Replayed
+from ..contract.topology import Held, Redelivered, Replayed
 from . import reply
 from .dead_letter import WAITS, DeadLetterWriter
 from .deliveries import ALWAYS_HELD, MOST_HELD, UNTIMED, Attempts, Budget, Delivery, DeliveryQueue, OrderKeyOf, Schedule
@@ -125,6 +125,7 @@ class Subscription:
         self._full = self._pumping = self._stopping = False
         self.paused = False
         self._replays: dict[Delivery, tuple[GivenUp, Replayed]] = {}
+        self._again: dict[Delivery, Redelivered] = {}
         self.held = 0
         """Events taken from the channel and not settled."""
         self.delivered = self.retried = 0
@@ -229,6 +230,32 @@ class Subscription:
         self._pump()
         return True
 
+    def again(self, event: Event, done: Redelivered) -> bool:
+        """See `contract.topology.DeliveryView`."""
+        if self.paused or self.blocked or not self.room():
+            return False
+        if self._queue is _NO_QUEUE:
+            self._prepare()
+        if self._filter is not None and not self._filter.filter.matches(event):
+            done("unwanted")
+            return True
+        delivery = Delivery(self._attempts, event)
+        self._again[delivery] = done
+        self.held += 1
+        self._budget.used += delivery.size
+        self._enter(delivery)
+        self._pump()
+        return True
+
+    def end_again(self) -> None:
+        """Ends the events that are delivered again and have no attempt under way."""
+        for delivery in self._queue.take_out(self._again.__contains__):
+            self.held -= 1
+            self._budget.used -= delivery.size
+            self._again.pop(delivery)("ended")
+        self._pump()
+        self._resume_feed()
+
     @property
     def _most_replayed(self) -> int:
         return min(MOST_REPLAYED, self._retries + 1)
@@ -269,7 +296,7 @@ class Subscription:
         self._queue.waiting.discard(delivery)
         if self._filter is not None and not self._filter.filter.matches(delivery.event):
             self.failures.in_a_row = 0
-            self._settle(delivery)
+            self._settle(delivery, result="unwanted")
         elif self._enter(delivery):
             self.failures.in_a_row = delivery.attempts = 0
             self._pump()
@@ -296,6 +323,8 @@ class Subscription:
             self._budget.used -= delivery.size
             if delivery in self._replays:
                 self._end_replay(delivery, _ENDED)
+            elif delivery in self._again:
+                self._again.pop(delivery)("ended")
             else:
                 positions.append(delivery.event.position)
         return positions
@@ -437,7 +466,7 @@ class Subscription:
         assert self.dead_letters is not None
         given_up = self._given_up(delivery, self.dead_letters.sink.address)
         self._keep_given_up(delivery.event, given_up)
-        self._settle(delivery)
+        self._settle(delivery, result="given_up")
         self._pump()
 
     def _keep_given_up(self, event: Event, given_up: GivenUp) -> None:
@@ -454,13 +483,20 @@ class Subscription:
 
     # -- the end of a delivery --------------------------------------------------------------------------------------
 
-    def _settle(self, delivery: Delivery, failure: Outcome | None = None) -> None:
+    def _settle(
+        self,
+        delivery: Delivery,
+        failure: Outcome | None = None,
+        result: Literal["delivered", "given_up", "unwanted"] = "delivered",
+    ) -> None:
         self.held -= 1
         self._budget.used -= delivery.size
         if delivery.order_key is not None:
             self._queue.leave(delivery)
         if self._replays and delivery in self._replays:
             self._end_replay(delivery, failure)
+        elif self._again and delivery in self._again:
+            self._again.pop(delivery)(result)
         elif failure is None:
             self.feed.ack(delivery.event.position)
         elif self._give_back is not None:

@@ -7,7 +7,7 @@ from typing import Any
 
 from anyio.abc import TaskGroup
 
-from ..contract.capabilities import Deduplicates, offers
+from ..contract.capabilities import Deduplicates, StartsLate, offers
 from ..contract.condition import Condition
 from ..contract.event import Event
 from ..contract.filter_guard import FilterGuard
@@ -185,6 +185,8 @@ class Trigger:
             return Condition(False, f"the subscriber fails: {s.failures.last}", "SubscriberFails")
         if why := fault_of(s.sink):
             return Condition(False, f"the subscriber fails: {why}", "SubscriberFails")
+        if offers(s.feed, StartsLate) and (late := s.feed.started_late):
+            return Condition(True, late, "StartedLate")
         return Condition(True, "", "Delivering")
 
     def status(self) -> TriggerStatus:

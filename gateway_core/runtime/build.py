@@ -12,7 +12,7 @@ from ..contract import filters
 from ..contract.capabilities import Deduplicates, Gathering, LimitingInFlight, offers, pulls
 from ..contract.clock import Clock
 from ..contract.component import BuildContext, ComponentRef, SourceRef
-from ..contract.config_model import BridgeConfig, DeliveryConfig, GatewayConfig, TriggerConfig
+from ..contract.config_model import BridgeConfig, DeliveryConfig, GatewayConfig, StartSince, TriggerConfig
 from ..contract.config_node import Place, dotted
 from ..contract.deduplicate_config import DeduplicateConfig
 from ..contract.errors import StartError
@@ -20,7 +20,7 @@ from ..contract.filter_guard import FilterGuard
 from ..contract.interfaces import Admission, Filter, ReadingSink, Sink
 from ..contract.owner import Owner
 from ..contract.settings import Settings
-from ..contract.start_position import EARLIEST, LATEST
+from ..contract.start_position import EARLIEST, LATEST, StartPosition
 from ..contract.tracing import Tracer
 from ..delivery import Budget, Subscription, deliveries
 from ..delivery.dead_letter import DeadLetterWriter
@@ -194,7 +194,7 @@ class Builder:
         wanted, guard = self._filter(config, place)
         names = {"broker": broker.name, "trigger": name}
         sink = self._make(config.subscriber, (*place, "subscriber"), wants_reply=True, **names)
-        start = EARLIEST if config.start == "earliest" else LATEST
+        start = _start_position(config, self._clock)
         if offers(sink, ReadingSink):
             options = {"attributes": dict(config.filter), "filters": [{r.name: r.raw} for r in config.filters]}
             return ReadingTrigger(name, broker, wanted, sink, start, options, guard)
@@ -270,6 +270,13 @@ class Builder:
         intake = SwitchableIntake(bridge, traced, self.admissions(config.source, (*place, "source"), name))
         bound_source = bound_source or BoundSource(config.source, source, intake, dotted((*place, "source")))
         return Bridged(name, bridge, bound_source, dead_letter, sinks, meter)
+
+
+def _start_position(config: TriggerConfig, clock: Clock) -> StartPosition:
+    """Where the trigger begins if its channel does not know it yet."""
+    if isinstance(config.start, StartSince):
+        return StartPosition.at_time(config.start.time_ns(clock.now_ns()))
+    return EARLIEST if config.start == "earliest" else LATEST
 
 
 def _with_window(policy: DeliveryConfig, sink: Sink) -> DeliveryConfig:

@@ -6,8 +6,8 @@ import re
 from pathlib import Path
 
 import pytest
+from gateway_api.filter_texts import BadFilter, compile_one
 from gateway_cesql.config import CesqlConfig
-from gateway_inspect.tap.choice import BadFilter, compile_one
 from hypothesis import example, given
 from hypothesis import strategies as st
 

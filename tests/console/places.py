@@ -14,6 +14,8 @@ def places(found: Lab) -> list[str]:
     found.down({"id": "dead", "type": "order.paid", "source": "/tests", "data": {"amount": 3}})
     letter = found.dead_letters()[0]["id"]
     replay = found.post("/api/v1/replays", json={"all": True, "trigger": "orders"}).raise_for_status().json()["id"]
+    asked = {"trigger": "billing", "from": "1h"}
+    again = found.post("/api/v1/event-replays", json=asked).raise_for_status().json()["id"]
     found.gateway.admin("/console/catalogue").raise_for_status()
     return [
         *(entry.path for entry in NAVIGATION),
@@ -22,6 +24,8 @@ def places(found: Lab) -> list[str]:
         f"/dead-letters/{letter}",
         f"/dead-letters/{letter}/edit",
         f"/replays/{replay}",
+        "/event-replays?trigger=billing&from=1h&to=now",
+        f"/event-replays/{again}",
         "/triggers/billing",
         "/apply",
         "/tables/lake",

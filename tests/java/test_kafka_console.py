@@ -23,7 +23,7 @@ def test_every_byte_is_seen(kafka: KafkaBroker) -> None:
         (0, 1, b"\\x00\x1d\n", None, []),
         (0, 2, None, b"", []),
     ]
-    with pytest.raises(AssertionError, match="[0-3] of 4 records"):
+    with pytest.raises(AssertionError, match=r"[0-3] of 4 records"):
         kafka_console.consume(kafka.bootstrap, "console-bytes", 4, limit_s=3)
 
 

@@ -11,12 +11,15 @@ from typing import Any
 
 import anyio
 import pytest
+from confluent_kafka import TopicPartition
+from confluent_kafka.admin import AdminClient
 from gateway_java.kafka import KafkaBroker
 from gateway_kafka.admin import Admin
 from gateway_kafka.client_config import KafkaConfig
 from gateway_kafka.config import KafkaChannelConfig
 from gateway_kafka.java_options import properties
 from gateway_testing.suites import Kit
+from gateway_testing.suites.channel import Subscription
 from gateway_testing.suites.kit import until
 
 from gateway_core.contract.errors import StartError
@@ -154,3 +157,20 @@ def test_what_java_is_told_of_passwords_and_certificates(tmp_path: Path) -> None
         channel = Kit(tmp_path).channel("kafka", {"bootstrap": "127.0.0.1:9", **options})
         with pytest.raises(StartError, match=words):
             channel.attach_reader("one", ALL)
+
+
+@pytest.mark.spec("AGAIN-03")
+async def test_a_trigger_whose_start_the_topic_has_passed_says_so(place: Place) -> None:
+    async with place.channel() as (channel,):
+        await append(channel, 20)
+        admin = AdminClient({"bootstrap.servers": place.broker.bootstrap})
+        for future in admin.delete_records([TopicPartition(place.topic, 0, 2)]).values():
+            future.result(30)
+        late, exact = Subscription(start=StartPosition.at_time(1)), Subscription(start=EARLIEST)
+        for name, subscription in {"late": late, "exact": exact}.items():
+            subscription.attach(channel, name)
+            await channel.joined(name)
+        await until(lambda: len(late.events) == len(exact.events) == 18, "the events that are left")
+        feed: Any = late.feed
+        assert "has deleted events of partition 0" in feed.started_late
+        assert getattr(exact.feed, "started_late", "") is None

@@ -9,6 +9,7 @@ from gateway_log.reader import LogReader
 from gateway_testing import FakeClock
 
 from gateway_core.contract.filters import match_all
+from gateway_core.contract.moments import written
 from gateway_core.contract.start_position import EARLIEST
 
 pytestmark = pytest.mark.anyio
@@ -175,3 +176,30 @@ async def test_what_a_reload_could_not_attach_keeps_its_events_until_the_config_
     assert await reloaded({"broken"}) == 1
     assert await reloaded(set()) > 1
     assert not (log.folder / "readers" / "table.json").exists()
+
+
+@pytest.mark.spec("AGAIN-17")
+async def test_the_status_says_how_far_back_events_go_and_when_the_log_is_full(log: Any) -> None:
+    clock = FakeClock()
+
+    async def appended(count: int) -> None:
+        events = log.events(count, data=b"x" * 1000)
+        for event in events:
+            event.received_ns = clock.now_ns()
+        await log.append(channel, events)
+
+    channel = await log.open(clock=clock, retention={"max_age_s": AGE_S, "max_bytes": 64 * MIB})
+    assert (channel.info()["oldest"], channel.info()["full_in_s"]) == (None, None)
+    first_ns = clock.now_ns()
+    await appended(500)
+    assert channel.info()["oldest"] == written(first_ns)
+    clock.advance(300)
+    second_ns = clock.now_ns()
+    await appended(500)
+    size = channel.info()["bytes"]
+    assert channel.info()["full_in_s"] == pytest.approx((64 * MIB - size) * 300 / size, abs=1)
+    clock.advance(310)
+    await log.wait(lambda: channel.info()["oldest"] == written(second_ns))
+    await log.stop(channel)
+    channel = await log.open(clock=clock)
+    assert channel.info()["oldest"] == written(second_ns)

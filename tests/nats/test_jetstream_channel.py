@@ -21,6 +21,7 @@ from gateway_core.contract.capabilities import Found
 from gateway_core.contract.errors import Overloaded, Refused, StartError
 from gateway_core.contract.event import Event
 from gateway_core.contract.filters import attributes_filter
+from gateway_core.contract.start_position import StartPosition
 from tests.command_line import tidegate
 from tests.nats.conftest import NatsKit
 from tests.nats.test_nats_source import client
@@ -306,3 +307,19 @@ async def test_past_events_are_found_with_their_delivery_state(kit: NatsKit, mon
         states = {position: feed.delivery_state(position) for position in (1, 2, 8, 12)}
         assert states == {1: "passed", 2: "pending", 8: "pending", 12: "unread"}
         assert (await js.stream_info(kit.name)).state.consumer_count == 1, "what searched is gone"
+
+
+@pytest.mark.spec("AGAIN-03")
+async def test_a_start_that_the_stream_has_passed_says_so(kit: NatsKit) -> None:
+    async with opened(kit) as channel:
+        await append(channel, numbered(5))
+        async with client(kit.server) as js:
+            await js.purge_stream(kit.name, seq=3)
+        late, exact = Subscription(start=StartPosition.at_time(1)), Subscription(start=StartPosition.at_time(2**62))
+        for name, subscription in {"late": late, "exact": exact}.items():
+            subscription.attach(channel, name)
+            await channel.joined(name)
+        await late.until(3)
+        feeds: Any = late.feed, exact.feed
+        assert "had kept nothing before" in feeds[0].started_late
+        assert feeds[1].started_late is None

@@ -25,6 +25,7 @@ from .replaced import forget, look, unlock_all
 from .transports import Machine
 
 if TYPE_CHECKING:
+    from .plan import Replay
     from .world import World
 
 
@@ -161,6 +162,30 @@ class Process:
         if self.gateway is not None:
             self.gateway.pause(names)
 
+    def replay(self, number: int, wanted: Replay) -> None:
+        """Asks for a replay of past events."""
+        self.loop.call_soon(lambda: self.loop.create_task(self._replay(number, wanted)))
+
+    async def _replay(self, number: int, replay: Replay) -> None:
+        from gateway_api.routes import Problem
+        from gateway_replay.job import Wanted
+
+        if self.gateway is None:
+            return
+        service: Any = self.gateway.services["replay"]
+        zero_ns = self._world.now_ns() - int(self._world.scheduler.now * 1e9)
+        since, until = (zero_ns + int(at * 1e9) for at in (replay.since, replay.until))
+        try:
+            jobs = await service.jobs()
+            job = await jobs.start(
+                Wanted(replay.trigger, since, until, (), replay.rate, replay.order, mark=True), "operator", "sim"
+            )
+        except Problem as e:
+            if e.status not in (409, 503):  # another one runs, or the disk is full
+                self._world.broken(f"replay {number}: {e.detail}")
+            return
+        self._world.replay_began(number, job.id)
+
     # -- its state --------------------------------------------------------------------------------------------------
 
     def report(self) -> None:
@@ -193,6 +218,10 @@ class Process:
             if not info["writable"] or info.get("waiting_bytes"):
                 return f"{broker.name}: {info['error']}"
         world = self._world
+        if world.plan.replays and (jobs := getattr(gateway.services["replay"], "_jobs", None)) is not None:
+            for job in jobs.known.values():
+                if not job.ended:
+                    return f"replay {job.id} is {job.state}: {job.detail}"
         config = world.plan.configs[world.config]
         return world.cluster.resting(config) or world.queues.resting(config)
 

@@ -210,6 +210,14 @@ class Paused(Record):
 
 
 @dataclass(frozen=True)
+class ReplayBegan(Record):
+    """The gateway runs the replay of this number in the plan, under this id."""
+
+    number: int
+    id: str
+
+
+@dataclass(frozen=True)
 class Logged(Record):
     """A line of the gateway's log; `level` as in `logging`. `error` is the traceback, if it has one."""
 

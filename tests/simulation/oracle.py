@@ -10,6 +10,7 @@ from .history import History
 from .plan import Plan
 from .promises import (  # noqa: F401 - they register
     accepting,
+    again,
     attempting,
     failing,
     kafka,
@@ -30,6 +31,13 @@ OF_WORKERS = frozenset((
     "the-gateway-comes-to-rest", "nothing-breaks", "the-gateway-starts",
 ))  # fmt: skip
 """The promises that several workers are checked by: the others count, or order, what one process does."""
+
+OF_REPLAYS = frozenset((
+    "every-accepted-event-is-settled", "a-batch-is-whole", "what-was-refused-does-not-appear",
+    "only-those-who-want-it-get-it", "answers-are-those-of-the-table", "the-gateway-comes-to-rest", "nothing-breaks",
+    "the-gateway-starts", "a-replay-reaches-its-trigger-whole-and-no-other", "replayed-events-keep-their-order",
+))  # fmt: skip
+"""The promises that runs with replays are checked by: the others count attempts, or order them, without replays."""
 
 
 @dataclass(frozen=True)
@@ -52,6 +60,8 @@ def violations(plan: Plan, history: History) -> list[Violation]:
     several = any(config.workers > 1 for config in plan.configs)
     for promise in PROMISES.values():
         if several and promise.name not in OF_WORKERS:
+            continue
+        if plan.replays and promise.name not in OF_REPLAYS:
             continue
         for count, (at, what) in enumerate(promise.check(facts)):
             if count == MOST:

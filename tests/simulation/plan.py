@@ -221,6 +221,19 @@ class Fault:
 
 
 @dataclass(frozen=True)
+class Replay:
+    """At a time, an operator asks for the events that were accepted between two others, for one trigger; and asks again
+    each second until the gateway says that it has begun."""
+
+    at: float
+    trigger: str
+    since: float
+    until: float
+    rate: float = 0.0
+    order: str = ""
+
+
+@dataclass(frozen=True)
 class Network:
     """What the network is like when it is well."""
 
@@ -244,6 +257,8 @@ class Plan:
     network: Network = Network()
     seconds: float = 60.0
     settle_s: float = 600.0
+    replays: tuple[Replay, ...] = ()
+    """Not drawn by `of`: see `replay_plan`."""
     most_held: int = 0
     """How many events one trigger or bridge holds at most, if not as many as the product lets it."""
 

@@ -36,6 +36,7 @@ from .history import (
     Record,
     Reloaded,
     Repaired,
+    ReplayBegan,
     Replied,
     Started,
     StartFailed,
@@ -141,6 +142,8 @@ class World:
         self._senders: dict[int, Sender] = {}
         self._pending = 0  # what senders have still to try again
         self._over = False
+        self._begun: set[int] = set()
+        self._unbegun = 0  # replays
         self._broken = 0
         self.registry = registry()
         self.configs: dict[str, ConfigRead] = {}
@@ -267,6 +270,9 @@ class World:
             scheduler.at(fault.at, self._happen, fault)
         for number, send in enumerate(plan.sends):
             scheduler.at(send.at, self._send, number)
+        for number, replay in enumerate(plan.replays):
+            self._unbegun += 1
+            scheduler.at(replay.at, self._replay, number)
         scheduler.run(plan.seconds, self._spins)
         self._over = True
         self.faults.end()
@@ -285,6 +291,20 @@ class World:
                 self.broken("the gateway did not stop")
         for letter in letters(self.data_dir, scheduler.now):
             self.add(letter)
+
+    def _replay(self, number: int) -> None:
+        if number in self._begun:
+            return
+        if isinstance(self.gateway, Process) and self.gateway.running and not self.gateway.loop.dead:
+            self.gateway.replay(number, self.plan.replays[number])
+        self.scheduler.after(1.0, self._replay, number)
+
+    def replay_began(self, number: int, id_: str) -> None:
+        """The gateway has promised to run it."""
+        if number not in self._begun:
+            self._begun.add(number)
+            self._unbegun -= 1
+        self.add(ReplayBegan(self.scheduler.now, number, id_))
 
     def leave(self) -> None:
         """Drops what is left of the gateway."""
@@ -331,6 +351,8 @@ class World:
             return "senders wait for answers"
         if self.gateway is None:
             return "the gateway is down"
+        if self._unbegun:
+            return "a replay has not begun"
         return self.gateway.resting()
 
     # -- faults -----------------------------------------------------------------------------------------------------

@@ -48,6 +48,7 @@ NAVIGATION = (
     Entry("/events", "Events"),
     Entry("/live", "Live"),
     Entry("/dead-letters", "Dead letters"),
+    Entry("/event-replays", "Replays"),
     Entry("/triggers", "Triggers"),
     Entry("/playground", "Playground"),
     Entry("/tables", "Tables"),

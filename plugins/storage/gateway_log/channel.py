@@ -10,9 +10,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import sqlite3
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 from anyio import to_thread
@@ -25,10 +25,12 @@ from gateway_core.contract.errors import Overloaded, Refused, StartError, Storag
 from gateway_core.contract.event import Event, position_of
 from gateway_core.contract.files import folder_fault
 from gateway_core.contract.interfaces import Accepted, Filter, Receiver
+from gateway_core.contract.moments import written
+from gateway_core.contract.replayable import Stretch
 from gateway_core.contract.shortage import may_pass
 from gateway_core.contract.start_position import LATEST, StartPosition
 
-from . import meta
+from . import again, meta
 from .chunks import ChunkReader
 from .config import LogConfig
 from .cursor import CursorChanges
@@ -58,8 +60,12 @@ FLUSH_S = 0.05
 REMEMBER_S = 10.0
 """How often the log's progress is recorded outside of its files."""
 RETRY_S = 5.0
+REWIND_S = 10.0
+LONG_S = 60.0
+"""A rate of growth means nothing before the oldest event is this old."""
 PROBE_S = 1.0
 """How often a write is attempted while the log can't be written."""
+_T = TypeVar("_T")
 _encode = msgspec.json.Encoder().encode
 _KEYS = (bytes, type(None))
 
@@ -98,8 +104,9 @@ class LogChannel:
         shards, reserve = await self._loop.run_in_executor(None, self._folder.open, self._config.sync)
         self._shards, self._reserve = shards, reserve
         self._tails = [Tail(s.number, s.first, s.next, s.routed, self._changed) for s in shards]
-        for tail, of in zip(self._tails, shards, strict=True):
-            tail.begins = of.begins
+        oldest = await self._loop.run_in_executor(None, lambda: [shard.oldest_ns() for shard in shards])
+        for tail, of, oldest_ns in zip(self._tails, shards, oldest, strict=True):
+            tail.begins, tail.oldest_ns = of.begins, oldest_ns
         self._damage = DamagedShards(self._folder.path, {s.number: s.damaged for s in shards if s.damaged})
         self._tail = self._tails[0]
         self._quarantine = Quarantine(self._folder.path, [s.number for s in shards], self._find_damage)
@@ -248,6 +255,7 @@ class LogChannel:
             except Exception:
                 log.exception("the answer to an append failed")
         if events:
+            self._tail.oldest_ns = self._tail.oldest_ns or events[0].received_ns
             self._feeder.route(events, size)
             self._changed()
 
@@ -384,6 +392,42 @@ class LogChannel:
         """See `gateway_core.contract.capabilities.Retains`."""
         self._subscriptions.hold(wanted)
 
+    # -- past events ------------------------------------------------------------------------------------------------
+
+    async def stretch(self, from_ns: int, to_ns: int) -> Stretch:
+        """See `gateway_core.contract.replayable.Replayable`."""
+        return await self._of_files(again.stretch, self._folder.path, from_ns, to_ns)
+
+    async def read_again(self, partition: int, first: int, end: int, most: int) -> tuple[Sequence[Event], int]:
+        """See `gateway_core.contract.replayable.Replayable`."""
+        return await self._of_files(again.read, self._folder.path, partition, first, end, most)
+
+    async def keep(self, name: str, firsts: Mapping[int, int] | None) -> None:
+        """See `gateway_core.contract.replayable.Replayable`."""
+        await self._of_files(again.keep, self._folder.path, name, firsts)
+
+    async def keep_only(self, names: Container[str]) -> None:
+        """See `gateway_core.contract.replayable.Replayable`."""
+        await self._of_files(again.keep_only, self._folder.path, names)
+
+    async def rewind(self, name: str, firsts: Mapping[int, int]) -> None:
+        """See `gateway_core.contract.replayable.Rewinds`."""
+        until = self._clock.monotonic() + REWIND_S
+        while self._subscriptions.busy(name):
+            if self._clock.monotonic() > until:
+                raise StorageError(f"the log is still being read for trigger {name}: try again")
+            await asyncio.sleep(0.01)
+        self._subscriptions.rewind(name, firsts)
+        if error := await self._write_cursors():
+            raise error
+
+    async def _of_files(self, call: Callable[..., _T], *args: Any) -> _T:
+        """What a call that reads the files returns. Raises `StorageError`."""
+        try:
+            return await to_thread.run_sync(call, *args)
+        except (sqlite3.Error, OSError, StartError) as e:
+            raise StorageError(f"the log can't be read: {e}") from e
+
     # -- status -----------------------------------------------------------------------------------------------------
 
     async def find(self, id: str, source: str | None, rest: Any = None, within_s: float = 0.5) -> Found:
@@ -413,6 +457,19 @@ class LogChannel:
         """See `gateway_core.contract.capabilities.TellsGivenUp`."""
         return given_up_counts(self._folder.path)
 
+    def _replayable(self, size: int) -> dict[str, Any]:
+        """How far back events can be replayed: when the `oldest` was accepted, and in how many seconds `max_bytes` is
+        reached at the rate since then, so that the oldest ones are deleted earlier than their age asks."""
+        oldest_ns = min((tail.oldest_ns for tail in self._tails if tail.oldest_ns), default=0)
+        if not oldest_ns:
+            return {"oldest": None, "full_in_s": None}
+        most, span_s = self._config.retention.max_bytes, (self._clock.now_ns() - oldest_ns) / 1e9
+        full_in_s = None
+        if most is not None and span_s >= LONG_S:
+            left = most // self._context.workers - size
+            full_in_s = max(0, round(left * span_s / size)) if size else None
+        return {"oldest": written(oldest_ns), "full_in_s": full_in_s}
+
     def info(self) -> dict[str, Any]:
         """The channel's status. `first` and `next` are positions in this worker's main shard; `events` and `bytes`
         cover all shards that it owns."""
@@ -431,6 +488,7 @@ class LogChannel:
             "first": position_of(self._tail.shard, self._tail.first),
             "next": position_of(self._tail.shard, self._tail.end),
             "unrouted": self._feeder.unrouted,
+            **self._replayable(sum(s["bytes"] for s in shards.values())),
             "shards": shards,
             "waiting_bytes": self._queued,
             "failed": self.failed,

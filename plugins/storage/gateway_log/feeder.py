@@ -45,7 +45,7 @@ class LogFeed:
     """A subscription over all shards of this process (`gateway_core.contract.interfaces.Feed`). `wake(cursor)` is
     called for each cursor that can catch up."""
 
-    __slots__ = ("attached", "cursors", "errors", "filter", "full", "matches", "name", "offer", "wake")
+    __slots__ = ("attached", "cursors", "errors", "filter", "full", "matches", "name", "offer", "started_late", "wake")
 
     def __init__(
         self,
@@ -62,6 +62,7 @@ class LogFeed:
         self.cursors: dict[int, Cursor] = {}  # by shard
         self.full = False
         self.attached = True
+        self.started_late: str | None = None  # see `capabilities.StartsLate`
         self.errors = Errors("a filter")
 
     def ack(self, position: int) -> None:
@@ -177,6 +178,18 @@ class Cursor:
             self.redo = [s for s in self.redo if s >= sequence]
         self.next = max(self.next, sequence)
 
+    def rewind(self, sequence: int) -> None:
+        """Goes back to this sequence, and offers again what was offered before it and not acknowledged."""
+        waiting = self._waiting(len(self.pending) + len(self.redo))
+        self.next = min(sequence, self.next if self.behind else self.tail.end)
+        self.behind = True
+        self.pending.clear()
+        self.redo = [s for s in waiting if s < self.next]
+        if sequence < self.begin:  # else an event before its begin would seem not to be for it
+            self.begin = 0
+        if not self.changed:
+            self.tail.mark(self)
+
     # -- its state --------------------------------------------------------------------------------------------------
 
     def state(self, *, detaching: bool = False) -> CursorState:
@@ -267,6 +280,7 @@ class Tail:
         self._begun: dict[str, int] = {}  # to be written
         self.shard = shard
         self.first = first
+        self.oldest_ns = 0  # when its oldest event was received; 0 if it has none
         self.end = end
         self.ring = Ring(end)
         self.cursors: dict[str, Cursor] = {}

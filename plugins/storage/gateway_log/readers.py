@@ -50,8 +50,7 @@ class LogReaderFeed:
     def advance(self, offsets: Mapping[str, int]) -> None:
         """All events before these sequences are processed; lower ones than before make the log keep what follows
         them. Raises `OSError`."""
-        content = _load(self._path)
-        _write(self._path, _content(self._folder, {**_offsets(content), **offsets}, _began(content)))
+        move(self._folder, self.name, offsets)
 
     def delivery_state(self, position: int) -> DeliveryState | None:
         """Where an event is for this reader (`gateway_core.contract.capabilities.TracksDeliveries`)."""
@@ -88,6 +87,13 @@ def attach(folder: Path, name: str, new: Callable[[], Offsets]) -> Offsets:
             f"log: can't use the reader's offsets in {path}: {e}; restore the file from a backup, or run"
             f" {meta.remedy(folder)}"
         ) from e
+
+
+def move(folder: Path, name: str, offsets: Mapping[str, int]) -> None:
+    """Moves the offsets of a reader. Raises `OSError`."""
+    path = _file(folder, name)
+    content = _load(path)
+    _write(path, _content(folder, {**_offsets(content), **offsets}, _began(content)))
 
 
 def _valid(folder: Path, path: Path) -> Offsets:

@@ -99,7 +99,7 @@ class Retention:
                     shard.delete_some(before, 0, self._reserve.missing(), _RELIEF_BYTES)
                     if shard.first == first:
                         break
-                    self._tell(self._deleted, tail, shard.first)
+                    self._tell(self._deleted, tail, shard.first, shard.oldest_ns())
         self._reserve.regain()
 
     def _floor(self, tail: Tail, *, keep_unread: bool) -> int:
@@ -151,7 +151,7 @@ class Retention:
             before = self._read_by_all(shard, before)
         excess = 0 if self._max_bytes is None else max(0, shard.used_bytes() - self._share(shard))
         more = shard.delete_some(before, self._older_than(), excess)
-        self._tell(self._deleted, tail, shard.first)
+        self._tell(self._deleted, tail, shard.first, 0 if more else shard.oldest_ns())
         if more:
             self._put(lambda: self._delete(shard, tail, before))
         else:
@@ -162,5 +162,6 @@ class Retention:
         assert self._max_bytes is not None
         return max(0, self._max_bytes - sum(s.used_bytes() for s, _ in self._pairs if s is not shard))
 
-    def _deleted(self, tail: Tail, first: int) -> None:
+    def _deleted(self, tail: Tail, first: int, oldest_ns: int) -> None:
         tail.first = max(tail.first, first)
+        tail.oldest_ns = max(tail.oldest_ns, oldest_ns) if tail.first < tail.end else 0

@@ -351,6 +351,16 @@ class Shard:
             self._suspect(e)
             raise
 
+    def oldest_ns(self) -> int:
+        """When the oldest event was received (Unix time); 0 if there is none, or if that can't be read."""
+        if self.damaged:  # it has no connection
+            return 0
+        try:
+            found = self._connection.execute("SELECT received_ns FROM events ORDER BY sequence LIMIT 1").fetchone()
+        except sqlite3.Error:
+            return 0
+        return int(found[0]) if found is not None and isinstance(found[0], int) else 0
+
     def _delete_some(self, before: int, older_than_ns: int, excess: int, most_bytes: int) -> bool:
         rows = self._connection.execute(
             "SELECT sequence, received_ns, coalesce(length(data), 0) + length(attributes) FROM events"

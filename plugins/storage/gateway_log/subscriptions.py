@@ -3,13 +3,13 @@ reader at the offsets in its file."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 
 from gateway_core.contract.event import Event
 from gateway_core.contract.interfaces import Filter
 from gateway_core.contract.start_position import EARLIEST, LATEST, StartPosition
 
-from . import readers, starts
+from . import again, late_starts, readers, starts
 from .cursor import CursorState
 from .departures import Departures
 from .feeder import Feeder, LogFeed, Tail
@@ -44,6 +44,8 @@ class Subscriptions:
         self.departures.back(name)
         self._detach_reader(name)
         feed = self._feeder.attach(name, filter, offer)
+        if start.kind == "time":
+            feed.started_late = self._started_late(name, start, begins)
         for tail in self._tails:
             at = begins[tail.shard]
             cursor = self._feeder.add_cursor(feed, filter, tail, at, self._routed[tail.shard])
@@ -64,6 +66,17 @@ class Subscriptions:
             else:
                 found[tail.shard] = starts.first_of(self._folder.path, tail.shard, start, tail.first, tail.end)
         return found
+
+    def _started_late(self, name: str, start: StartPosition, begins: Mapping[int, CursorState | int]) -> str | None:
+        """What was gone when the subscription began, by its shards on this worker."""
+        folder, late = self._folder.path, None
+        for tail in self._tails:
+            at = begins[tail.shard]
+            if not isinstance(at, int):
+                late = late_starts.known(folder, name, tail.shard) or late
+            elif (found := late_starts.found(folder, name, tail.shard, start.time_ns, at, tail.first)) is not None:
+                late = found
+        return late
 
     def attach_reader(self, name: str, filter: Filter, *, start: StartPosition) -> LogReaderFeed:
         """Adds a sink that reads the shards' files itself. Raises `StartError`."""
@@ -89,7 +102,8 @@ class Subscriptions:
                     tail.detach(name, known[name])
         if readers_too:
             for name in set(readers.names(self._folder.path)) - self._reading:
-                readers.detach(self._folder.path, name)
+                if not name.startswith(again.KEPT):  # replays are not in the config
+                    readers.detach(self._folder.path, name)
 
     def detach(self, name: str) -> None:
         """Ends a subscription or a reader. Its cursors are kept but no longer prevent the deletion of events, except in
@@ -99,6 +113,18 @@ class Subscriptions:
             self._known[shard][name] = state
         if not self.departures.leave(name, states):
             self._detach_reader(name)
+
+    def busy(self, name: str) -> bool:
+        """Whether a read for this subscription is under way, which would move it on when it ends."""
+        feed = self._feeder.feeds.get(name)
+        return feed is not None and any(cursor.busy for cursor in feed.cursors.values())
+
+    def rewind(self, name: str, firsts: Mapping[int, int]) -> None:
+        """See `gateway_core.contract.replayable.Rewinds`."""
+        feed = self._feeder.feeds[name]
+        for shard, cursor in feed.cursors.items():
+            cursor.rewind(max(firsts.get(shard, cursor.tail.end), cursor.tail.first))
+            self._feeder.wake(cursor)
 
     def hold(self, wanted: Container[str] | None) -> None:
         """See `gateway_core.contract.capabilities.Retains`. For other workers a reader is gone when its file moves, so

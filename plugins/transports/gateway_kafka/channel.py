@@ -5,7 +5,7 @@ Any number of gateways with the same config share the work: Kafka distributes th
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from typing import Any
 
 import anyio
@@ -18,6 +18,7 @@ from gateway_core.contract.component import BuildContext
 from gateway_core.contract.errors import Overloaded, Refused
 from gateway_core.contract.event import Event, Message
 from gateway_core.contract.interfaces import Accepted, Filter, Receiver
+from gateway_core.contract.replayable import Stretch
 from gateway_core.contract.start_position import LATEST, StartPosition
 
 from . import connect
@@ -172,6 +173,21 @@ class KafkaChannel:
     async def at(self, position: int) -> Event | None:
         """See `gateway_inspect.browse.Browsable`."""
         return await self._search.at(position)
+
+    async def stretch(self, from_ns: int, to_ns: int) -> Stretch:
+        """See `gateway_core.contract.replayable.Replayable`; times are the records' timestamps."""
+        return await self._search.stretch(from_ns, to_ns)
+
+    async def read_again(self, partition: int, first: int, end: int, most: int) -> tuple[Sequence[Event], int]:
+        """See `gateway_core.contract.replayable.Replayable`. A read opens a connection, so it takes more than `most`
+        where that is little."""
+        return await self._search.read_again(partition, first, end)
+
+    async def keep(self, name: str, firsts: Mapping[int, int] | None) -> None:
+        """Nothing: the topic's retention is the cluster's."""
+
+    async def keep_only(self, names: Container[str]) -> None:
+        """Nothing."""
 
     # -- subscriptions ----------------------------------------------------------------------------------------------
 

@@ -37,7 +37,8 @@ SINK = Guarantees(
 CHANNEL = Guarantees(
     delivery="at least once",
     acknowledged="Stored when all in-sync replicas have the record.",
-    redelivery="After a crash, each trigger continues at its last committed offset.",
+    redelivery="After a crash, each trigger continues at its last committed offset. Past events that the topic still "
+    "has can be replayed to one trigger.",
     order="That of a partition; all events with one record key are in one partition.",
     workers="share",
     back_pressure="Above `max_queue_bytes` senders get 503 until the cluster has accepted some records.",

@@ -17,6 +17,7 @@ from aiokafka.structs import TopicPartition
 from gateway_core.contract.capabilities import Found
 from gateway_core.contract.errors import Refused, StorageError
 from gateway_core.contract.event import Event, id_of, position_of, split_position
+from gateway_core.contract.replayable import Stretch
 
 from .admin import Admin
 from .aio.faults import fault_of
@@ -81,6 +82,48 @@ class TopicSearch:
     async def at(self, position: int) -> Event | None:
         """The event at a position, None if it is gone or none."""
         return await self._in_thread(self._at, position)
+
+    async def stretch(self, from_ns: int, to_ns: int) -> Stretch:
+        """See `gateway_core.contract.replayable.Replayable`."""
+        return await self._in_thread(self._stretch, from_ns, to_ns)
+
+    async def read_again(self, number: int, first: int, end: int) -> tuple[list[Event], int]:
+        """The events of a partition with these positions, from `first` to before `end`, of one window; and where to
+        read on."""
+        return await self._in_thread(self._read_again, number, first, end)
+
+    async def _stretch(self, from_ns: int, to_ns: int) -> Stretch:
+        async with Admin(self._config) as admin, self._reading() as windows:
+            partitions = await admin.partitions([self._topic])
+            beginnings, ends = await admin.beginnings(partitions), await admin.ends(partitions)
+            firsts = await self._firsts(admin, partitions, from_ns)
+            until = await self._ends(admin, to_ns, None)
+            oldest = {}
+            for name in partitions:
+                if beginnings[name] < ends[name]:
+                    records = await windows.records(name, beginnings[name], beginnings[name] + 1)
+                    oldest[name] = min((max(0, r.timestamp_ms) * 1_000_000 for r in records), default=0)
+        parts = {name[1]: (firsts[name] + 1, max(firsts[name], until[name]) + 1) for name in partitions}
+        deleted = [name for name in partitions if beginnings[name]]
+        if deleted and not oldest:
+            return Stretch(parts, 0, _EVER_NS)
+        whole = max((oldest.get(name, 0) for name in deleted), default=0)
+        return Stretch(parts, min(oldest.values(), default=0), whole)
+
+    async def _read_again(self, number: int, first: int, end: int) -> tuple[list[Event], int]:
+        name = (self._topic, number)
+        async with Admin(self._config) as admin, self._reading() as windows:
+            start = max(first - 1, (await admin.beginnings([name]))[name])
+            while True:
+                until = min(end - 1, start + windows.size)
+                if start >= until:
+                    return [], end
+                try:
+                    records = await windows.records(name, start, until)
+                except _TooLarge:
+                    windows.size = max(1, windows.size // 8)
+                    continue
+                return [event for record in records if (event := self._event(number, record)) is not None], until + 1
 
     async def _in_thread(self, function: Callable[..., Awaitable[_T]], *args: Any) -> _T:
         try:

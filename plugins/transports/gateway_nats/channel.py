@@ -7,23 +7,27 @@ Any number of gateways with the same config share the work: the server gives eac
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Awaitable, Container, Mapping, Sequence
+from typing import Any, TypeVar
 
 import anyio
 from anyio.abc import TaskGroup
 from gateway_transport.messages import unwritten
 from nats.aio.msg import Msg
+from nats.errors import Error as NatsError
 from nats.js import api
 from nats.js.errors import NotFoundError
 
 from gateway_core.contract.capabilities import Found
 from gateway_core.contract.component import BuildContext
-from gateway_core.contract.errors import Overloaded, Refused, StartError
+from gateway_core.contract.errors import Overloaded, Refused, StartError, StorageError
 from gateway_core.contract.event import Event, Message
 from gateway_core.contract.interfaces import Accepted, Filter, ReaderFeed, Receiver
+from gateway_core.contract.one_line import one_line
+from gateway_core.contract.replayable import Stretch
 from gateway_core.contract.start_position import LATEST, StartPosition
 
+from . import again
 from .client import Link
 from .config import JetStreamChannelConfig
 from .connect import check_keys
@@ -35,6 +39,7 @@ from .streams import ensure_stream
 from .trim import settled_before
 
 log = logging.getLogger("tidegate.nats")
+_T = TypeVar("_T")
 
 APPEND_S = 30.0
 STOP_S = 10.0
@@ -167,6 +172,26 @@ class JetStreamChannel:
     async def find(self, id: str, source: str | None, rest: Any = None, within_s: float = 0.5) -> Found:
         """See `gateway_core.contract.capabilities.Searchable`."""
         return await find(self._link.js, self._stream, self._read, id, source, rest, within_s)
+
+    async def stretch(self, from_ns: int, to_ns: int) -> Stretch:
+        """See `gateway_core.contract.replayable.Replayable`; times are those at which the server stored a message."""
+        return await self._past(again.stretch(self._link.js, self._stream, self._subject, from_ns, to_ns))
+
+    async def read_again(self, partition: int, first: int, end: int, most: int) -> tuple[Sequence[Event], int]:
+        """See `gateway_core.contract.replayable.Replayable`."""
+        return await self._past(again.read(self._link.js, self._stream, self._subject, self._read, first, end, most))
+
+    async def keep(self, name: str, firsts: Mapping[int, int] | None) -> None:
+        """Nothing: the stream deletes by its own rules, and the gateway what is settled and older than `keep_s`."""
+
+    async def keep_only(self, names: Container[str]) -> None:
+        """Nothing."""
+
+    async def _past(self, call: Awaitable[_T]) -> _T:
+        try:
+            return await call
+        except (NatsError, OSError) as e:  # TimeoutError is an OSError
+            raise StorageError(f"the stream {self._stream} can't be read: {one_line(e)}") from e
 
     def preview(self, event: Event) -> Message:
         """See `gateway_core.contract.capabilities.Previewing`: the message that would store this event."""

@@ -55,6 +55,7 @@ class JetStreamFeed:
         self._subject = options.subject_of(context.broker)
         self._wanted = options.stream_config(context.broker)
         self._start = start
+        self.started_late: str | None = None  # known to the gateway that made the consumer
         self._decode = event_reader(options.codec, context)
         self._now = context.clock.now_ns
         self._matches = filter.matches
@@ -132,9 +133,14 @@ class JetStreamFeed:
             max_ack_pending=o.max_in_flight,
             compare=lambda option: option in o.model_fields_set,
             began=self._began or (0 if resume_at is None else None),
+            late=self._late,
         )
         self._began = began_at(found.config)
         return found
+
+    def _late(self, gone: str) -> None:
+        self.started_late = gone
+        log.warning("consumer %s: %s", self.consumer, gone)
 
     def _forget(self) -> None:
         self._waiting.clear()

@@ -39,7 +39,8 @@ CHANNEL = Guarantees(
     delivery="at least once",
     acknowledged="Stored when the stream has stored the message (PubAck), with `replicas: 3` on two of three servers. "
     "A server writes to its file at once; it calls fsync as its `sync_interval` says, every two minutes by default.",
-    redelivery="After a crash, what was not settled is redelivered after `ack_wait_s`; after a stop, at once.",
+    redelivery="After a crash, what was not settled is redelivered after `ack_wait_s`; after a stop, at once. Past "
+    "events that the stream still has can be replayed to one trigger.",
     order="That of the stream, also after a crash, if one gateway with one worker reads; several share the events, in "
     "no order.",
     workers="share",

@@ -8,9 +8,11 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from gateway_transport.connection import Rejected
+from nats.errors import Error as NatsError
 from nats.js import JetStreamContext, api
 from nats.js.errors import APIError, NotFoundError
 
+from gateway_core.contract.moments import written
 from gateway_core.contract.start_position import EARLIEST, LATEST, StartPosition
 
 from .config import SequenceStart, Start, StreamConfig, TimestampStart
@@ -108,11 +110,12 @@ async def ensure_consumer(
     max_ack_pending: int,
     compare: Callable[[str], bool],
     began: int | None = None,
+    late: Callable[[str], None] | None = None,
 ) -> api.ConsumerInfo:
     """A durable pull consumer. The positions of `start` are sequence numbers of partition 0. `compare` says whether a
     difference in this option is a fault (the config says it) or not (it is a default). With `began` a new consumer
-    tells with which message it began (`began_at`): with this one, or, if that is 0, where `start` is. Raises
-    `Rejected` if the consumer is different."""
+    tells with which message it began (`began_at`): with this one, or, if that is 0, where `start` is. `late` is told
+    what the stream had deleted when a new consumer began at a time. Raises `Rejected` if the consumer is different."""
     found: api.ConsumerInfo
     try:
         found = await js.consumer_info(stream, name)
@@ -136,7 +139,10 @@ async def ensure_consumer(
             **first,
         )
         try:
-            return await js.add_consumer(stream, config)
+            made = await js.add_consumer(stream, config)
+            if late is not None and (gone := await _gone(js, stream, start, state)):
+                late(gone)
+            return made
         except NotFoundError:
             raise Missing(f"there is no stream {stream}") from None
         except APIError as e:
@@ -158,6 +164,21 @@ async def ensure_consumer(
     asked |= {option: value for option, value in given.items() if compare(option)}
     _compare(what, asked, have)
     return found
+
+
+async def _gone(js: JetStreamContext, stream: str, start: StartPosition, state: api.StreamState) -> str | None:
+    """What the stream has deleted since a start at a time; None if nothing."""
+    if start.kind != "time" or state.first_seq <= 1:
+        return None
+    asked = f"it should begin at {written(start.time_ns)}, but"
+    try:
+        oldest = (await js.get_msg(stream, seq=state.first_seq)).time
+    except (NatsError, TimeoutError):  # an empty stream, or one that deleted it just now
+        return f"{asked} the stream {stream} had deleted all that it once had"
+    if oldest is None or oldest <= _EPOCH + timedelta(microseconds=start.time_ns // 1000):
+        return None
+    at = written((oldest - _EPOCH) // timedelta(microseconds=1) * 1000)
+    return f"{asked} the stream {stream} had kept nothing before {at}: it began there"
 
 
 _BEGAN = "began with message "

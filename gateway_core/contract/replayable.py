@@ -1,0 +1,50 @@
+"""Channels whose past events can be read again: for replays to one trigger, and to set a trigger back."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
+
+from .event import Event
+
+
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """The events of some time, as positions: `parts` has for each partition (the log: shard) the number of the first
+    event, and the one before which it ends. It may begin earlier and end later than that time, by what times may be out
+    of order. `oldest_ns` is when the oldest event that the channel has was accepted (Unix time), 0 if it has none.
+    `whole_from_ns` is the time since which all events are still there, 0 if none was ever deleted."""
+
+    parts: Mapping[int, tuple[int, int]]
+    oldest_ns: int = 0
+    whole_from_ns: int = 0
+
+
+@runtime_checkable
+class Replayable(Protocol):
+    """A channel whose past events can be read again."""
+
+    async def stretch(self, from_ns: int, to_ns: int) -> Stretch:
+        """The events that were accepted from `from_ns` to before `to_ns`, of those that are stored now, and of all
+        workers. Raises `StorageError`."""
+
+    async def read_again(self, partition: int, first: int, end: int, most: int) -> tuple[Sequence[Event], int]:
+        """At most about `most` events with `first` <= number < `end`, in order, and where to read on: `end` after the
+        last. What is gone, or can't be read, is left out. Raises `StorageError`."""
+
+    async def keep(self, name: str, firsts: Mapping[int, int] | None) -> None:
+        """The channel deletes nothing from these numbers on until `keep` is called again: a replay of this name needs
+        it. None: it needs nothing any more. The channel remembers it over restarts. Raises `StorageError`."""
+
+    async def keep_only(self, names: Container[str]) -> None:
+        """Nothing is kept any more for replays of other names than these. Raises `StorageError`."""
+
+
+@runtime_checkable
+class Rewinds(Protocol):
+    """A channel that can set a subscription back."""
+
+    async def rewind(self, name: str, firsts: Mapping[int, int]) -> None:
+        """The subscription goes back to these numbers, by partition, durably; where it is before them it stays. It
+        holds no event at the moment. Raises `StorageError` if that could not be written."""

@@ -1,0 +1,75 @@
+"""Past events again: which of a time there are, and reading them, for replays (`contract.replayable`). Everything
+here blocks: call it in a thread."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Mapping
+from pathlib import Path
+
+from gateway_core.contract.event import Event, split_position
+from gateway_core.contract.replayable import Stretch
+
+from . import readers
+from .reader import LogReader
+from .starts import SLACK_NS, roughly_at
+
+_NEVER = 2**63 - 1
+MOST_BYTES = 4 * 1024 * 1024
+"""Of data that is read at once; one event may be larger."""
+KEPT = "replay "
+"""The prefix of the readers that keep events for replays; the name of a trigger has no space."""
+
+
+def stretch(folder: Path, from_ns: int, to_ns: int) -> Stretch:
+    """See `Replayable.stretch`. Raises `sqlite3.Error`."""
+    parts: dict[int, tuple[int, int]] = {}
+    oldest, since, deleted = [], [0], False
+    with LogReader(folder) as reader:
+        for shard in reader.shards():
+            first, end = reader.bounds(shard)
+            row = next(reader.read(shard, first, end, 1), None)
+            if row is not None:
+                oldest.append(row.received_ns)
+            if first > 1:
+                deleted = True
+                since += [row.received_ns] if row is not None else []
+            low = roughly_at(reader, shard, from_ns - SLACK_NS, first, end)
+            parts[shard] = low, max(low, roughly_at(reader, shard, to_ns + SLACK_NS, low, end))
+    if deleted and not oldest:
+        return Stretch(parts, 0, _NEVER)
+    return Stretch(parts, min(oldest, default=0), max(since))
+
+
+def read(folder: Path, shard: int, first: int, end: int, most: int) -> tuple[list[Event], int]:
+    """See `Replayable.read_again`. Raises `sqlite3.Error`."""
+    with LogReader(folder) as reader:
+        first = max(first, reader.bounds(shard)[0])
+        until = min(end, first + most)
+        if first >= end:
+            return [], end
+        found, size = [], 0
+        for event in reader.events(shard, reader.read(shard, first, until)):
+            found.append(event)
+            size += len(event.data or b"")
+            if size >= MOST_BYTES:
+                return found, min(until, split_position(event.position)[1] + 1)
+        return found, until
+
+
+def keep(folder: Path, name: str, firsts: Mapping[int, int] | None) -> None:
+    """See `Replayable.keep`: a reader holds the events. Raises `OSError` and `StartError`."""
+    name = KEPT + name
+    if firsts is None:
+        readers.forget(folder, name)
+        return
+    with LogReader(folder) as reader:
+        offsets = {str(s): firsts.get(s, reader.bounds(s)[1]) for s in reader.shards()}
+    readers.attach(folder, name, lambda: offsets)
+    readers.move(folder, name, offsets)
+
+
+def keep_only(folder: Path, names: Container[str]) -> None:
+    """See `Replayable.keep_only`. Raises `OSError`."""
+    for name in readers.names(folder):
+        if name.startswith(KEPT) and name.removeprefix(KEPT) not in names:
+            readers.forget(folder, name)

@@ -1,0 +1,1 @@
+"""Replays past events of a channel to one trigger, and sets triggers back."""

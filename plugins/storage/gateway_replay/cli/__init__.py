@@ -1,0 +1,1 @@
+"""The commands `tidegate replay` and `tidegate rewind`."""

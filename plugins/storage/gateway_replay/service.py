@@ -1,0 +1,53 @@
+"""Replays and rewinds as a service of a gateway: their routes in the admin API, and the replays that run."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from anyio.abc import TaskGroup
+from gateway_api.routes import Route
+
+from gateway_core.contract.services import GatewayView, RunningService
+
+if TYPE_CHECKING:
+    from .jobs import Jobs
+
+
+class ReplayService(RunningService):
+    """Replays run in the first worker, which answers all requests. Nothing is loaded before somebody asks for one, or
+    the data directory has one."""
+
+    def __init__(self, gateway: GatewayView) -> None:
+        self._gateway = gateway
+        self._tasks: TaskGroup | None = None
+        self._jobs: Jobs | None = None
+
+    async def jobs(self) -> Jobs:
+        """The replays of this gateway."""
+        if self._jobs is None:
+            from .jobs import Jobs
+
+            self._jobs = jobs = Jobs(self._gateway)
+            if self._tasks is not None:
+                await jobs.begin(self._tasks)
+        return self._jobs
+
+    def load(self) -> None:
+        from . import jobs, routes  # noqa: F401
+
+    def routes(self) -> Sequence[Route]:
+        from .routes import replay_routes
+
+        return replay_routes(self._gateway, self.jobs)
+
+    async def start(self, tasks: TaskGroup) -> None:
+        if self._gateway.worker == 0:
+            self._tasks = tasks
+            if (self._gateway.data_dir / "replay").is_dir():
+                await self.jobs()
+
+    async def stop(self) -> None:
+        self._tasks = None
+        if self._jobs is not None:
+            await self._jobs.stop()

@@ -1,0 +1,71 @@
+"""`tidegate rewind`: a trigger goes back to a time."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+import pytest
+from gateway_testing import Subscriber
+from gateway_testing.process import GatewayProcess
+
+from tests.replay import lab
+
+pytestmark = pytest.mark.usefixtures("processes")
+
+
+@pytest.mark.spec("AGAIN-14", "AGAIN-15")
+def test_everything_since_then_comes_again(tmp_path: Path) -> None:
+    with Subscriber() as s, GatewayProcess(lab.config(s), tmp_path) as g:
+        lab.send(g, lab.ids(10))
+        then = lab.now(g)
+        lab.send(g, lab.ids(20, 10))
+        lab.send(g, lab.ids(5, 50), "t.b")
+        s.wait_for(30 + 35)
+        g.wait_until(g.drained)
+        s.requests.clear()
+        shown = lab.run(g, "rewind", "one", "--to", then, "--dry-run")
+        assert (shown["count"], shown["types"]) == (20, {"t.a": 20})
+        assert "20 events would be sent again: if you mean that, add --yes" in lab.refused(
+            g, "rewind", "one", "--to", then
+        )
+        assert not s.requests
+        assert lab.run(g, "rewind", "one", "--to", then, "--yes")["count"] == 20
+        s.wait_for(20)
+        lab.send(g, lab.ids(1, 90))
+        s.wait_for(22)
+        assert lab.got(s, "one") == dict.fromkeys([*lab.ids(20, 10), "90"], 1)
+        assert lab.got(s, "two") == {"90": 1}
+        g.wait_until(g.drained)
+        s.requests.clear()
+        assert lab.run(g, "rewind", "one", "--to", then, "--yes")["count"] == 21
+        g.kill()
+        g.start()
+        s.wait_for(21)
+        assert set(lab.got(s, "one")) == {*lab.ids(20, 10), "90"}
+        assert lab.got(s, "two") == {}
+        assert "in the future" in lab.refused(g, "rewind", "one", "--to", "2999-01-01T00:00:00Z", "--yes")
+        assert "no trigger 'x'" in lab.refused(g, "rewind", "x", "--to", "1h", "--yes")
+
+
+@pytest.mark.spec("AGAIN-14")
+def test_what_was_not_settled_before_that_time_is_not_lost(tmp_path: Path) -> None:
+    """Events wait at a subscriber that fails, from before the time; the trigger goes back to a later one."""
+    well = threading.Event()
+    with (
+        Subscriber(decide=lambda r: 202 if well.is_set() or int(r.headers["ce-id"]) >= 3 else 503) as s,
+        GatewayProcess(lab.config(s, one="delivery: {retry: 1000, backoff_max_s: 0.3}"), tmp_path) as g,
+    ):
+        lab.send(g, lab.ids(6))
+        g.wait_until(lambda: {"3", "4", "5"} <= {*lab.got(s, "one")}, what="the first attempts")
+        then = lab.now(g)
+        lab.send(g, lab.ids(4, 6))
+        g.wait_until(lambda: {"9"} <= {*lab.got(s, "one")}, what="the others")
+        g.wait_until(lambda: lab.run(g, "rewind", "one", "--to", then, "--dry-run")["count"] == 4, what="the answers")
+        lab.run(g, "rewind", "one", "--to", then, "--yes")
+        well.set()
+        g.wait_until(lambda: g.status()["triggers"][0]["lag"] == 0, what="everything")
+        got = lab.got(s, "one")
+        assert set(got) == set(lab.ids(10))
+        assert [got[n] for n in lab.ids(3, 3)] == [1, 1, 1], "settled before that time: not again"
+        assert [got[n] for n in lab.ids(4, 6)] == [2, 2, 2, 2]

@@ -1,0 +1,54 @@
+"""Replays of past events in the simulated world: a search over plans with crashes, reloads and failing subscribers."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.simulation.history import Arrived, ReplayBegan
+from tests.simulation.oracle import violations
+from tests.simulation.planting import FOLDER, TREE, bugs
+from tests.simulation.replay_plan import replaying
+from tests.simulation.test_planting import page, plain
+from tests.simulation.world import run
+
+pytestmark = pytest.mark.spec("AGAIN-19")
+BUGS = bugs(FOLDER / "replays")
+
+
+@pytest.mark.parametrize("seeds", [range(30), pytest.param(range(30, 2000), marks=pytest.mark.full)])
+def test_no_plan_breaks_a_promise(seeds: range) -> None:
+    again = 0
+    for seed in seeds:
+        plan = replaying(seed)
+        history = run(plan)
+        found = violations(plan, history)
+        assert not found, f"seed {seed}: {found[0]}"
+        assert len(list(history.of(ReplayBegan))) >= 1
+        again += sum(any(name == "ce-tidegatereplay" for name, _ in a.headers) for a in history.of(Arrived))
+    assert again > 10 * len(seeds), "the plans replay too little"
+
+
+@pytest.mark.parametrize("name", BUGS)
+def test_a_bug_fits_the_code_and_quotes_the_promise(name: str) -> None:
+    bug = BUGS[name]
+    for change in bug.changes:
+        compile(change.applied(Path(TREE, change.file).read_text()), change.file, "exec")
+    assert plain(bug.promise) in page(bug.page), "the page does not say this"
+
+
+@pytest.mark.usefixtures("processes")
+@pytest.mark.parametrize(
+    "name",
+    [
+        "progress-skips-what-is-under-way",
+        *(pytest.param(name, marks=pytest.mark.full) for name in BUGS if name != "progress-skips-what-is-under-way"),
+    ],
+)
+def test_the_search_finds_it(name: str) -> None:
+    command = [sys.executable, "-m", "tests.simulation.replay_search", "--seeds", "300", "--planted", name]
+    ran = subprocess.run(command, cwd=TREE, capture_output=True, text=True)
+    assert ran.returncode == 0, ran.stdout + ran.stderr
