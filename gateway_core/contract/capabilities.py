@@ -17,6 +17,9 @@ from .event import Event, Message
 from .interfaces import Accepted, Intake, Source
 from .outcome import Outcome
 
+if TYPE_CHECKING:
+    from .deduplicate_config import DeduplicateConfig
+
 
 @runtime_checkable
 class Measured(Protocol):
@@ -329,9 +332,6 @@ class StartsLate(Protocol):
     def started_late(self) -> str | None:
         """What is missing, with the times; None if nothing is, or if that is not known."""
 
-
-if TYPE_CHECKING:
-    from .deduplicate_config import DeduplicateConfig
 
 _Capability = TypeVar("_Capability")
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping
 from operator import itemgetter
 from typing import Annotated, Any, Literal
@@ -11,20 +10,16 @@ from pydantic import BeforeValidator, Field
 
 from .attribute_names import AttributeName
 from .event import Event, text_of
+from .moments import seconds_of
 from .normal_form import normal_attributes
 from .options import Config
 
-_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 MOST_KEYS = 10_000_000
 
 
 def _span(value: Any) -> Any:
     """A span of time as it is written: a number of seconds, or a number with a unit."""
-    if isinstance(value, str) and (found := re.fullmatch(r"(\d+)([smhdw])", value.strip())):
-        return int(found[1]) * _UNITS[found[2]]
-    if isinstance(value, str):
-        raise ValueError("write a span of time like `90s`, `15m`, `12h`, `7d` or `2w`, or a number of seconds")
-    return value
+    return seconds_of(value.strip()) if isinstance(value, str) else value
 
 
 class DeduplicateConfig(Config):
