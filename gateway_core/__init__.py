@@ -1,8 +1,8 @@
 """Tidegate's core: the event, the hook specifications, the config, delivery and the runtime. Everything else is a
 plugin (`plugins/<group>/gateway_<name>`), including what ships with it."""
 
-from .contract import configs, runners
-from .version import __version__
+from .contract import configs, in_process
+from .contract.version import __version__
 
 __all__ = ["__version__"]
 
@@ -13,11 +13,11 @@ def _reader() -> configs.Reader:
     return ConfigReader()
 
 
-def _in_process() -> runners.InProcess:
+def _in_process() -> in_process.InProcess:
     from .runtime.run import run_process
 
     return run_process
 
 
 configs.read_by(_reader)
-runners.run_by(_in_process)
+in_process.run_by(_in_process)

@@ -29,7 +29,7 @@ Shell = Literal["bash", "zsh", "fish", "powershell"]
 
 def _print_version(wanted: bool) -> None:
     if wanted:
-        from ..version import __version__
+        from ..contract.version import __version__
 
         typer.echo(f"tidegate {__version__}")
         raise typer.Exit

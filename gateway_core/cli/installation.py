@@ -10,7 +10,7 @@ from typing import Literal
 import typer
 
 from ..contract.cli.common import print_json
-from ..version import __version__
+from ..contract.version import __version__
 
 
 def print_version(*, as_json: bool) -> None:

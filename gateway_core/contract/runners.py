@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from contextlib import nullcontext
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
+
+from .status import GatewayStatus
 
 if TYPE_CHECKING:
-    import asyncio
-    from contextlib import AbstractContextManager
     from pathlib import Path
 
     from .configs import Registry
     from .loaded import Loaded
     from .settings import Settings
-    from .status import GatewayStatus
-    from .stopping import StopSignals
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,19 +36,6 @@ class ConfigRead:
     since_ns: int
 
 
-class InProcess(Protocol):
-    """Runs a gateway in this process."""
-
-    def __call__(
-        self,
-        config: ConfigRead,
-        on_started: Callable[[Started], None],
-        watch: Callable[[StopSignals], AbstractContextManager[None]] = ...,
-        loop: Callable[[], asyncio.AbstractEventLoop] | None = None,
-    ) -> int:
-        """See `run_process`."""
-
-
 @dataclass(frozen=True, slots=True)
 class Runner:
     """The descriptor that a plugin offers.
@@ -69,24 +53,3 @@ class Runner:
     wants: Callable[[Settings], bool]
     run: Callable[[ConfigRead, Callable[[Started], None]], int]
     fallback: bool = False
-
-
-def run_process(
-    config: ConfigRead,
-    on_started: Callable[[Started], None],
-    watch: Callable[[StopSignals], AbstractContextManager[None]] = lambda signals: nullcontext(),
-    loop: Callable[[], asyncio.AbstractEventLoop] | None = None,
-) -> int:
-    """Runs a gateway in this process, as without a runner: on a new `loop`, until a signal, inside `watch`. Returns the
-    exit code. Raises `StartError`."""
-    return _in_process()(config, on_started, watch, loop)
-
-
-def run_by(in_process: Callable[[], InProcess]) -> None:
-    """Sets what runs gateways (called by the core). It is imported when one is run."""
-    global _in_process
-    _in_process = in_process
-
-
-def _in_process() -> InProcess:
-    raise NotImplementedError("the core is not imported")  # `gateway_core` calls `run_by` when it is

@@ -30,9 +30,9 @@ from ..contract.settings import Settings
 from ..contract.status import ConfigStatus, GatewayStatus, ProcessStatus, TriggerStatus, Unreported, channel_state
 from ..contract.tasks import quietly
 from ..contract.topology import ObserversOf, Section
+from ..contract.version import __version__
 from ..pipeline.broker import ReadingTrigger, Trigger
 from ..pipeline.infos import addresses
-from ..version import __version__
 from .build import Builder, Built
 from .component_tasks import STOP_S, component_tasks
 from .component_tasks import started as start_of

@@ -21,7 +21,7 @@ def _supervised(config: ConfigRead, on_started: Callable[[Started], None]) -> in
 
 
 def _watched(config: ConfigRead, on_started: Callable[[Started], None]) -> int:
-    from gateway_core.contract.runners import run_process
+    from gateway_core.contract.in_process import run_process
 
     from .event_loop import EventLoop
     from .watchdog import Watchdog
