@@ -8,7 +8,6 @@ from typing import Any
 
 from gateway_cloudevents import event_json
 
-from gateway_core.cli.offline import OfflineRegistry, build_with
 from gateway_core.config.registry import Registry as CoreRegistry
 from gateway_core.contract.capabilities import Reading
 from gateway_core.contract.config_model import GatewayConfig
@@ -16,6 +15,7 @@ from gateway_core.contract.configs import Registry
 from gateway_core.contract.errors import Refused
 from gateway_core.contract.event import Event, Message
 from gateway_core.runtime.build import Built
+from gateway_core.runtime.offline import OfflineRegistry, build_with
 
 from .inputs import messages
 from .model import ScenarioConfig, SendConfig

@@ -66,6 +66,6 @@ class ConfigReader:
 
     def offline(self, config: GatewayConfig, registry: Registry) -> Topology:
         """See `configs.offline`."""
-        from ..cli.offline import built_offline  # most readers build nothing
+        from ..runtime.offline import built_offline  # most readers build nothing
 
         return built_offline(config, registry)

@@ -24,7 +24,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel
 
-from gateway_core.cli.offline import OfflineRegistry, build_with
 from gateway_core.config.registry import Registry
 from gateway_core.contract.capabilities import Connecting
 from gateway_core.contract.clock import SystemClock
@@ -33,6 +32,7 @@ from gateway_core.contract.configs import load_all
 from gateway_core.contract.errors import ConfigError
 from gateway_core.contract.event import Event
 from gateway_core.pipeline.infos import source_states
+from gateway_core.runtime.offline import OfflineRegistry, build_with
 from tests.budget import examples
 
 pytestmark = pytest.mark.spec("SE-03")

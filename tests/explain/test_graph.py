@@ -11,9 +11,9 @@ from gateway_inspect.graph.svg import svg
 from gateway_inspect.graph.text import dot, mermaid
 from gateway_inspect.graph.topology import Edge, Node, Topology, from_document, topology
 
-from gateway_core.cli.offline import built_offline
 from gateway_core.config.registry import Registry
 from gateway_core.contract.configs import load
+from gateway_core.runtime.offline import built_offline
 
 CONFIG = """\
 brokers:

@@ -124,6 +124,14 @@ def _file(path: Path) -> None:
     path.write_text("not JSON")
 
 
+def _shard_known(path: Path) -> None:
+    path.write_text('{"format": 1, "shards": {"0": {"next": 7}}}')
+
+
+def _no_number(path: Path) -> None:
+    path.write_text('{"format": 1, "shards": {"x": {"next": 7}}}')
+
+
 def _link(path: Path) -> None:
     path.symlink_to(path.parent / "no" / "where")
 
@@ -215,6 +223,15 @@ KEPT: dict[str, tuple[Make, str, str]] = {
     "a broker's log is a file": (_file, "data/log/default", "is no folder"),
     "the dead letters are a file": (_file, "data/dead-letter", "is no folder"),
     "a file of dead letters is a folder": (_folder, "data/dead-letter/default.jsonl", "it is a folder"),
+    "the log's metadata is damaged": (_file, "data/log/default/meta.json", "meta.json is damaged"),
+    "the log's metadata is a folder": (_folder, "data/log/default/meta.json", "meta.json can't be opened"),
+    "the lock of the log's metadata is a folder": (_folder, "data/log/default/meta.lock", "meta.lock can't be opened"),
+    "a shard is a folder": (_folder, "data/log/default/shard-000.db", "shard-000.db can't be opened"),
+    "a shard's write-ahead log is a folder": (_folder, "data/log/default/shard-000.db-wal", "can't be opened"),
+    "a shard's index is a folder": (_folder, "data/log/default/shard-000.db-shm", "can't be opened"),
+    "a shard's lock is a folder": (_folder, "data/log/default/shard-000.lock", "shard-000.lock can't be opened"),
+    "a shard of the log's metadata has no number": (_no_number, "data/log/default/meta.json", "meta.json is damaged"),
+    "a shard is missing": (_shard_known, "data/log/default/meta.json", "shard-000.db is missing"),
     "what was applied is a file": (_file, "data/applied", "which triggers are paused"),
     "what is paused is a folder": (_folder, "data/applied/paused.json", "which triggers are paused"),
     "what is paused is damaged": (_file, "data/applied/paused.json", "which triggers are paused"),

@@ -17,7 +17,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway_core.cli import main
-from gateway_core.cli.offline import built_offline
 from gateway_core.config.registry import Registry
 from gateway_core.contract.component import BuildContext, FilterRef
 from gateway_core.contract.config_model import DeliveryConfig, GatewayConfig
@@ -28,6 +27,7 @@ from gateway_core.contract.interfaces import Clause, Filter, Outcome
 from gateway_core.contract.settings import Settings
 from gateway_core.delivery import Subscription
 from gateway_core.runtime.build import Builder
+from gateway_core.runtime.offline import built_offline
 from tests.budget import examples
 
 QUICK = examples(80)

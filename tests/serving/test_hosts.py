@@ -83,7 +83,7 @@ triggers:
             yield running
 
 
-def status_of(gateway: GatewayProcess, door: str, host: str) -> int:
+def status_of(gateway: GatewayProcess, door: str, host: str, base: str = "") -> int:
     status = gateway.status()
     urls = dict(zip(["native", "hypercorn", "fn", "websocket"], status["brokers"][0]["ingress"], strict=True))
     urls["hypercorn h2"] = urls["hypercorn"]
@@ -100,7 +100,7 @@ def status_of(gateway: GatewayProcess, door: str, host: str) -> int:
             more += "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Protocol: cloudevents.json\r\n"
         elif method == "POST":
             more = "ce-id: 1\r\nce-source: /s\r\nce-type: t\r\nce-specversion: 1.0\r\nContent-Length: 0\r\n"
-        head = f"{method} {parts.path or '/'} HTTP/1.1\r\nHost: {host}\r\n{more}\r\n"
+        head = f"{method} {base}{parts.path or '/'} HTTP/1.1\r\nHost: {host}\r\n{more}\r\n"
         sock.sendall(head.encode())
         answer = sock.recv(65536)
         return int(answer.split(b" ")[1])
@@ -128,3 +128,14 @@ def test_no_door_answers_to_a_foreign_name(gateway: GatewayProcess, door: str) -
     assert status_of(gateway, door, "127.0.0.1.evil.example:80") == refused
     for host in ("localhost", "127.0.0.1:1", "[::1]", "gw.example", "gw.example:443"):
         assert status_of(gateway, door, host) in (101, 200, 202, 204), host
+
+
+@pytest.mark.usefixtures("processes")
+@pytest.mark.parametrize("door", [door for door in DOORS if door != "hypercorn h2"])
+def test_the_name_in_an_absolute_target_replaces_host(gateway: GatewayProcess, door: str) -> None:
+    """RFC 9112 section 3.2.2."""
+    for base in ("http://evil.example", "http://localhost@evil.example:80", "x://evil.example"):
+        assert status_of(gateway, door, "localhost", base) in (403, 404, 421), base
+    if door == "native":
+        assert status_of(gateway, door, "localhost", "http://evil.example") == 421
+        assert status_of(gateway, door, "localhost", "http://gw.example:1") == 202

@@ -16,6 +16,7 @@ from pydantic import AfterValidator
 
 _HOST = re.compile(r"(?:\[([^\[\]]*)\]|([^:\[\]]*))(?::[0-9]*)?")
 _NAME = re.compile(r"(?:\*\.)?[a-z0-9_-]+(?:\.[a-z0-9_-]+)*")
+_AUTHORITY_END = re.compile(rb"[/?#]")
 _SHOWN = 100
 
 
@@ -61,6 +62,15 @@ class Hosts:
             f"{shown} is no host name of this listener: use the address that it listens on, or add the name to `hosts` "
             "of this listener in the config."
         )
+
+
+def authority_in(target: bytes) -> bytes | None:
+    """The authority of a request target in absolute form, which replaces `Host` (RFC 9112 section 3.2.2); None if the
+    target has another form."""
+    if target[:1] == b"/":
+        return None
+    _, colon, rest = target.partition(b"://")
+    return _AUTHORITY_END.split(rest, maxsplit=1)[0] if colon else None
 
 
 def name_in(host: str) -> str | None:

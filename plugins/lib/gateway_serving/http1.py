@@ -20,6 +20,7 @@ from typing import Any, cast
 import h11
 
 from .exchange import ClientDisconnected, ConnectionServer, Exchange
+from .hosts import authority_in
 from .refusal import RequestRefused, check_head, check_host, problem, reason_phrase
 from .strict import StrictLines
 from .unexpected import log_unexpected
@@ -168,11 +169,13 @@ class Http1Connection(asyncio.Protocol):
 
     def _begin(self, request: h11.Request) -> None:
         check_head(request, self._limits)
+        headers = [(name, value) for name, value in request.headers if name not in (b"upgrade", b"http2-settings")]
+        if (authority := authority_in(request.target)) is not None:
+            headers = [(b"host", authority), *(header for header in headers if header[0] != b"host")]
         if (hosts := self._server.hosts) is not None:
-            check_host(request, hosts)
+            check_host(headers, hosts)
         path, _, query = request.target.partition(b"?")
         peer, own = self._name("peername"), self._name("sockname")
-        headers = [(name, value) for name, value in request.headers if name not in (b"upgrade", b"http2-settings")]
         scope = {
             "type": "http",
             "asgi": {"version": "3.0", "spec_version": "2.1"},

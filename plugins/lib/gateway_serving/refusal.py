@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from email.utils import formatdate
 from http import HTTPStatus
 
@@ -46,9 +47,9 @@ def check_head(request: h11.Request, limits: ListenerLimits) -> None:
             raise RequestRefused(417, "The only supported expectation is 100-continue.")
 
 
-def check_host(request: h11.Request, hosts: Hosts) -> None:
+def check_host(headers: Sequence[tuple[bytes, bytes]], hosts: Hosts) -> None:
     """Checks the host name. Raises `RequestRefused`. Only programs leave it out (HTTP/1.0)."""
-    for name, value in request.headers:
+    for name, value in headers:
         if name == b"host" and (detail := hosts.refusal(value)):
             raise RequestRefused(421, detail)
 

@@ -82,6 +82,8 @@ class LogChannel:
         if not context.offline and (why := folder_fault(folder.absolute())):
             raise StartError(f"{context.owner}: can't create the folder {folder}: {why}")
         self._folder = LogFolder(folder, context.worker, context.workers)
+        if not context.offline:
+            self._folder.look()
         self._queued = 0  # bytes
         self._fault: StorageError | None = StorageError("not open")  # why events can't be written
         self._full = False

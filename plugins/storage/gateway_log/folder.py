@@ -13,7 +13,7 @@ from . import meta
 from .disk_reserve import DiskReserve
 from .feeder import Tail
 from .reader import LogReader, shards_in
-from .shard import Shard
+from .shard import Shard, database_files, expect_file, lock_file
 
 
 class LogFolder:
@@ -26,13 +26,28 @@ class LogFolder:
         self._worker = worker
         self._workers = workers
 
+    def look(self) -> None:
+        """Looks at the worker's files as far as that needs no lock and changes nothing. Raises `StartError` for what
+        `open` would refuse."""
+        _no_folders(self.path / meta.FILE, self.path / meta.LOCK)
+        known = meta.read(self.path)
+        for number in self._mine(known):
+            shard = known.shard(number)
+            _no_folders(lock_file(self.path, number))
+            if shard is None or not shard.damaged:  # a damaged one is not opened
+                _no_folders(*database_files(self.path, number))
+            expect_file(self.path, number, shard)
+
+    def _mine(self, known: meta.Meta) -> list[int]:
+        there = {*shards_in(self.path), *map(int, known.shards)}
+        return sorted(s for s in {*there, self._worker} if s % self._workers == self._worker)
+
     def open(self, sync: Literal["full", "normal"]) -> tuple[list[Shard], DiskReserve]:
         """The worker's shards, the main one first, and the reserve on their disk. Raises `StartError`."""
         try:
             durable_folder(self.path, above=2)  # the data directory, too
             keep_private(self.path.parent)
-            there = {*shards_in(self.path), *map(int, meta.read(self.path).shards)}
-            mine = sorted(s for s in {*there, self._worker} if s % self._workers == self._worker)
+            mine = self._mine(meta.read(self.path))
             reserve = DiskReserve(self.path, self._worker, self._workers)
         except OSError as e:
             raise StartError(f"log: can't create the folder {self.path}: {e.strerror}") from e
@@ -60,3 +75,9 @@ class LogFolder:
         mine = {t.shard: t.end for t in tails}
         with LogReader(self.path) as reader:
             return {str(s): mine[s] if s in mine else reader.bounds(s)[1] for s in reader.shards()}
+
+
+def _no_folders(*files: Path) -> None:
+    for file in files:
+        if file.is_dir():
+            raise StartError(f"log: {file} can't be opened: it is a folder")

@@ -20,7 +20,8 @@ from gateway_core.contract.private_files import replace_file
 
 FORMAT = 1
 """The format of this file."""
-_FILE = "meta.json"
+LOCK = "meta.lock"
+FILE = "meta.json"
 
 
 class ShardMeta(msgspec.Struct, omit_defaults=True):
@@ -63,7 +64,7 @@ _decode = msgspec.json.Decoder(Meta).decode
 def read(folder: Path) -> Meta:
     """The metadata of the log in this folder; empty if the log is new or from an older version. Raises `StartError` if
     the file is damaged or from a newer version."""
-    path = folder / _FILE
+    path = folder / FILE
     try:
         content = path.read_bytes()
     except FileNotFoundError:
@@ -72,7 +73,9 @@ def read(folder: Path) -> Meta:
         raise StartError(f"log: {path} can't be read: {e.strerror}") from e
     try:
         found = _decode(content)
-    except (msgspec.DecodeError, UnicodeDecodeError) as e:
+        for number in found.shards:
+            int(number)
+    except (msgspec.DecodeError, ValueError) as e:
         raise StartError(f"log: {path} is damaged ({e}): restore it from a backup, or run {remedy(folder)}") from e
     if found.format > FORMAT:
         raise StartError(
@@ -90,15 +93,15 @@ def change(folder: Path, make: Callable[[Meta], object]) -> Meta:
         found.format = FORMAT
         make(found)
         after = msgspec.json.encode(found)
-        if after != before or not (folder / _FILE).exists():
-            replace_file(folder / _FILE, after + b"\n")
+        if after != before or not (folder / FILE).exists():
+            replace_file(folder / FILE, after + b"\n")
     return found
 
 
 def put_aside(folder: Path, stamp: str) -> str:
     """Moves a damaged file out of the way; returns its new name. Raises `OSError`."""
-    aside = f"{_FILE}.damaged-{stamp}"
-    (folder / _FILE).rename(folder / aside)
+    aside = f"{FILE}.damaged-{stamp}"
+    (folder / FILE).rename(folder / aside)
     return aside
 
 
@@ -122,7 +125,7 @@ def remedy(folder: Path) -> str:
 
 @contextmanager
 def _locked(folder: Path) -> Iterator[None]:
-    descriptor = os.open(folder / "meta.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    descriptor = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)
         yield

@@ -21,7 +21,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 from threading import Lock
-from typing import Any, Literal, NoReturn, TypeVar
+from typing import Any, Literal, TypeVar
 from zlib import crc32
 
 from gateway_core.contract.errors import StartError, StorageError
@@ -61,9 +61,20 @@ _LOOKS = 16
 """How often, at least, the size of the write-ahead log is checked between two copies under load."""
 
 
+def lock_file(folder: Path, shard: int) -> Path:
+    """The file that the process which writes a shard has locked."""
+    return folder / f"shard-{shard:03d}.lock"
+
+
+def database_files(folder: Path, shard: int) -> tuple[Path, Path, Path]:
+    """What SQLite opens for a shard: its file, the write-ahead log and the index of that."""
+    path = shard_file(folder, shard)
+    return path, Path(f"{path}-wal"), Path(f"{path}-shm")
+
+
 def lock(folder: Path, shard: int) -> int:
     """Makes sure that no other process writes this shard; returns the lock's file descriptor. Raises `StartError`."""
-    path = folder / f"shard-{shard:03d}.lock"
+    path = lock_file(folder, shard)
     try:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     except OSError as e:
@@ -76,6 +87,24 @@ def lock(folder: Path, shard: int) -> int:
             f"log: {folder} is in use by another gateway (shard {shard}): stop it, or name another data directory"
         ) from e
     return descriptor
+
+
+def expect_file(folder: Path, number: int, known: ShardMeta | None) -> None:
+    """Looks at a shard's file without opening it. Raises `StartError` if a known file is missing or empty, or if its
+    repair was interrupted."""
+    path = shard_file(folder, number)
+    if damaged_cursors.unfinished_repair(folder, number).exists():
+        raise StartError(f"log: a repair of {path} was interrupted: run {meta.remedy(folder)} again")
+    size = path.stat().st_size if path.exists() else -1
+    if known is not None and size <= 0:
+        raise _missing(folder, path, "is missing" if size < 0 else "is empty", known)
+
+
+def _missing(folder: Path, path: Path, what: str, known: ShardMeta) -> StartError:
+    return StartError(
+        f"log: {path} {what}, although it had all events before {known.next}: restore it from a backup, or"
+        f" continue without them with {meta.remedy(folder)}"
+    )
 
 
 class Syncs:
@@ -135,7 +164,7 @@ class Shard:
             self.folder = self._folder = folder
             self._sync = sync
             known = meta.read(folder).shard(number)
-            self._expect_file(known)
+            expect_file(folder, number, known)
             self.damaged = known.damaged if known else ""
             self.cursors_lost = known.cursors_lost if known else False
             if reserve is not None:
@@ -187,14 +216,6 @@ class Shard:
         self.damaged = why
         self._connection.close()
 
-    def _expect_file(self, known: ShardMeta | None) -> None:
-        """Raises `StartError` if a known file is missing or empty."""
-        if damaged_cursors.unfinished_repair(self._folder, self.number).exists():
-            raise StartError(f"log: a repair of {self.path} was interrupted: run {meta.remedy(self._folder)} again")
-        size = self.path.stat().st_size if self.path.exists() else -1
-        if known is not None and size <= 0:
-            self._refuse("is missing" if size < 0 else "is empty", known)
-
     def _after_crash(self) -> None:
         """A file that was not closed has its newest events in the write-ahead log."""
         try:
@@ -210,13 +231,7 @@ class Shard:
 
     def _expect_events(self, known: ShardMeta | None) -> None:
         if known is not None and self.next < known.next:
-            self._refuse(f"ends before event {self.next}", known)
-
-    def _refuse(self, what: str, known: ShardMeta) -> NoReturn:
-        raise StartError(
-            f"log: {self.path} {what}, although it had all events before {known.next}: restore it from a backup, or"
-            f" continue without them with {meta.remedy(self._folder)}"
-        )
+            raise _missing(self._folder, self.path, f"ends before event {self.next}", known)
 
     def _remember_at_start(self) -> None:
         try:

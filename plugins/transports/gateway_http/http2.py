@@ -16,6 +16,7 @@ import h2.exceptions
 import h2.settings
 from gateway_serving import responses
 from gateway_serving.asgi import ClientDisconnected, Receive, Scope, Send, read_body, respond
+from gateway_serving.hosts import authority_in
 from gateway_serving.peer import peer_of
 from gateway_serving.responses import Response
 from hypercorn.app_wrappers import ASGIWrapper
@@ -264,6 +265,8 @@ class Http2Connection(asyncio.Protocol):
             if name == b"host" and (detail := self._listener.hosts.refusal(value)):
                 return responses.problem(421, detail)
         method, path = scope["method"].encode("latin-1"), scope["raw_path"]
+        if (host := authority_in(path)) is not None and (detail := self._listener.hosts.refusal(host)):
+            return responses.problem(421, detail)
         decision = decide(self._listener.routes, method, path, headers)
         if not isinstance(decision, Endpoint):
             return decision

@@ -29,6 +29,7 @@ from typing import cast
 import httptools
 from gateway_serving import content_coding, responses
 from gateway_serving.content_coding import UnknownCoding
+from gateway_serving.hosts import authority_in
 from gateway_serving.peer import peer_of
 from gateway_serving.responses import Response, wire
 
@@ -238,6 +239,8 @@ class RequestReader(asyncio.Protocol):
         endpoint = self._routes.get(target)
         method = self._parser.get_method()
         if endpoint is None or method != b"POST":
+            if (host := authority_in(target)) is not None and (detail := self._listener.hosts.refusal(host)):
+                raise Rejected(responses.problem(421, detail))
             self._answer_other(method, decide(self._routes, method, target, headers), coded)
             return
         body = self._body

@@ -13,7 +13,7 @@ from ..contract.component import BuildContext, ComponentRef
 from ..contract.config_model import GatewayConfig
 from ..contract.settings import Settings
 from ..contract.topology import Topology
-from ..runtime.build import Builder, Built
+from .build import Builder, Built
 
 Build = Callable[[ComponentRef, BuildContext], Any]
 Instead = Callable[[ComponentRef, BuildContext, Build], Any]
