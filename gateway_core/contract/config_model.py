@@ -50,6 +50,10 @@ class DeliveryConfig(Config):
     dead letter. By default 86400, a day, unless `retry` is set."""
     retry: Annotated[int, Field(ge=0, le=1000)] | None = None
     """How many times a failed delivery is tried again. Alone it decides; with `retry_for`, whichever ends first."""
+    hold_while_down: bool = False
+    """Whether events are held, instead of going to the dead letter, while the subscriber gives no answer at all
+    (refused or broken connections, silence). Such attempts use up no retry and no time, unless the subscriber answers
+    others between them."""
     backoff: Literal["exponential", "linear"] = "exponential"
     """How the wait grows. Before retry n = 1, 2, …: exponential `min(max, delay * 2^(n-1))`, linear
     `min(max, delay * n)`; the wait is drawn uniformly from the upper half of that."""
@@ -201,6 +205,9 @@ class BridgeConfig(EntryConfig):
         if self.dead_letter is None and pulls(self.source.options):
             message = "an event that its sink refuses holds up the others of its partition"
             yield (), f"the bridge has no `dead_letter`: {message}", "add a `dead_letter`"
+        if self.delivery.hold_while_down and not pulls(self.source.options):
+            message = "the senders of this bridge wait for their answer: nothing is held for them"
+            yield ("delivery", "hold_while_down"), message, "remove it, or use a broker and a trigger"
 
 
 class SecretConfig(Config):

@@ -17,7 +17,7 @@ from ..contract.status import ChannelStatus, TriggerStatus
 from ..delivery import Subscription
 from ..delivery.dead_letter import DeadLetterWriter
 from . import compose
-from .infos import delivery_facts, lag_of, reader_state, source_errors
+from .infos import delivery_facts, held_while_down, lag_of, reader_state, source_errors
 from .intake import BoundSource, Counted
 from .metering import Meter
 from .steps import Accept
@@ -164,6 +164,8 @@ class Trigger:
             return Condition(False, s.failures.last or "blocked", "DeadLetterFails")
         if s.short:
             return Condition(False, s.failures.last or "this machine is short of resources", "OutOfResources")
+        if s.holding:
+            return Condition(False, held_while_down(s), "HeldWhileDown")
         if s.failures.many:
             return Condition(False, f"the subscriber fails: {s.failures.last}", "SubscriberFails")
         if offers(s.sink, Faulty) and (why := s.sink.fault):

@@ -218,6 +218,8 @@ class Builder:
             dead_letter = self._make(config.dead_letter, (*place, "dead_letter"), broker=name)
         sink = self._make(config.sink, (*place, "sink"), broker=name)
         policy = _with_window(policy, sink)
+        if policy.hold_while_down and not fetched:  # nothing is held for senders that wait
+            policy = policy.model_copy(update={"hold_while_down": False})
         bridge.sender_waits = not fetched
         bridge.subscription = Subscription(
             name,

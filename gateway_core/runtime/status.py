@@ -10,7 +10,7 @@ from ..contract.config_model import TriggerConfig
 from ..contract.status import BridgeStatus, BrokerStatus, TriggerStatus, channel_state
 from ..pipeline.bridge import Bridged
 from ..pipeline.broker import Broker
-from ..pipeline.infos import addresses, delivery_facts, source_errors, source_states
+from ..pipeline.infos import addresses, delivery_facts, held_while_down, source_errors, source_states
 
 
 def broker_status(broker: Broker) -> BrokerStatus:
@@ -48,6 +48,8 @@ def bridge_condition(bridged: Bridged, running: bool) -> Condition:
         return Condition(False, fault, "ComponentFailed")
     if s.blocked:
         return Condition(False, s.failures.last or "blocked", "DeadLetterFails")
+    if s.holding:
+        return Condition(False, held_while_down(s), "HeldWhileDown")
     if s.failures.many:
         return Condition(False, s.failures.last or "failing", "SinkFails")
     if s.short:

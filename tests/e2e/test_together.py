@@ -1,0 +1,70 @@
+"""The pages on batches and on subscribers that are down, run: the gateway is killed, and every event arrives."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections import Counter
+from pathlib import Path
+
+import httpx
+import pytest
+from gateway_testing import GatewayProcess, Received, Subscriber
+
+from tests.ledger import dead_letters, free_port
+
+pytestmark = pytest.mark.usefixtures("processes")
+
+HOWTO = Path(__file__).parents[2] / "docs/howto"
+
+
+def page_config(name: str, **replaced: str) -> str:
+    """The first config of a page, with other addresses."""
+    text = (HOWTO / name).read_text().partition("```yaml\n")[2].partition("```")[0]
+    for old, new in {"127.0.0.1:8080": f"127.0.0.1:{free_port()}", **replaced}.items():
+        assert old in text
+        text = text.replace(old, new)
+    return text
+
+
+def send(gateway: GatewayProcess, first: int, end: int) -> None:
+    batch = [
+        {"specversion": "1.0", "id": str(n), "source": "/t", "type": "order.placed", "data": {"n": n}}
+        for n in range(first, end)
+    ]
+    headers = {"content-type": "application/cloudevents-batch+json"}
+    response = httpx.post(gateway.ingress(), content=json.dumps(batch), headers=headers, timeout=60)
+    assert response.status_code == 202
+
+
+@pytest.mark.timeout(200)
+@pytest.mark.spec("BATCH-06", "BATCH-02")
+def test_batches_of_the_page_lose_nothing_over_kills(tmp_path: Path) -> None:
+    taken: Counter[int] = Counter()
+    lock = threading.Lock()
+
+    def decide(request: Received) -> int:
+        numbers = [one["data"]["n"] for one in json.loads(request.body)]
+        if any(n % 500 == 99 for n in numbers):
+            return 422
+        with lock:
+            taken.update(numbers)
+        return 204
+
+    with Subscriber(decide=decide) as subscriber:
+        config = page_config("deliver-in-batches.md", **{"http://127.0.0.1:9000/orders": subscriber.url})
+        with GatewayProcess(config, tmp_path) as gateway:
+            for round_ in range(3):
+                send(gateway, round_ * 1000, round_ * 1000 + 1000)
+                goal = round_ * 1000 + 300
+                gateway.wait_until(lambda goal=goal: len(taken) >= goal, 60, f"{goal} deliveries")
+                gateway.kill()
+                gateway.start()
+            poison = {n for n in range(3000) if n % 500 == 99}
+            gateway.wait_until(lambda: len(taken) == 3000 - len(poison), 60, "the other deliveries")
+
+            letters = tmp_path / "data/dead-letter"
+            gateway.wait_until(lambda: set(dead_letters(letters)) == poison, 60, "the dead letters")
+            gateway.wait_until(lambda: gateway.status()["triggers"][0]["lag"] == 0, 60, "the cursor")
+    assert set(taken) == set(range(3000)) - poison
+    assert sum(len(json.loads(r.body)) for r in subscriber.requests) > 5 * len(subscriber.requests)
