@@ -68,3 +68,23 @@ def test_batches_of_the_page_lose_nothing_over_kills(tmp_path: Path) -> None:
             gateway.wait_until(lambda: gateway.status()["triggers"][0]["lag"] == 0, 60, "the cursor")
     assert set(taken) == set(range(3000)) - poison
     assert sum(len(json.loads(r.body)) for r in subscriber.requests) > 5 * len(subscriber.requests)
+
+
+@pytest.mark.timeout(200)
+@pytest.mark.spec("HOLD-05", "HOLD-01")
+def test_what_is_held_survives_kills_and_is_delivered_when_the_subscriber_is_back(tmp_path: Path) -> None:
+    port = free_port()
+    config = page_config("hold-while-down.md", **{"127.0.0.1:9000": f"127.0.0.1:{port}"})
+    with GatewayProcess(config, tmp_path) as gateway:
+        for round_ in range(2):
+            send(gateway, round_ * 500, round_ * 500 + 500)
+            gateway.wait_until(
+                lambda: gateway.status()["triggers"][0]["condition"] == "HeldWhileDown", 60, "the condition"
+            )
+            gateway.kill()
+            gateway.start()
+        with Subscriber(port=port) as subscriber:
+            gateway.wait_until(lambda: gateway.status()["triggers"][0]["delivered"] == 1000, 60, "the deliveries")
+            status = gateway.status()["triggers"][0]
+            assert (status["condition"], status["dead_lettered"], status["lag"]) == ("Delivering", 0, 0)
+    assert Counter(r.headers["ce-id"] for r in subscriber.requests) == {str(n): 1 for n in range(1000)}

@@ -63,6 +63,7 @@ def _state_at(delivery: DeliveryView, id: str, source: str | None, position: int
         "in_flight": delivery.in_flight,
         "paused": delivery.paused,
         "blocked": delivery.blocked,
+        "holding": delivery.holding,
         "last_error": delivery.failures.last,
     }
 
@@ -206,6 +207,9 @@ def _gone(given_up: Facts) -> tuple[str, str]:
     return "given_up", f"given up at {given_up['at']}, sent to {given_up['to']}, after {times}: {reason}"
 
 
+_HELD = "it is held while the subscriber gives no answer"
+
+
 def _held(held: Facts, where: Facts) -> tuple[str, str]:
     times = held["attempts"]
     if held["state"] == "letter":
@@ -216,7 +220,8 @@ def _held(held: Facts, where: Facts) -> tuple[str, str]:
             )
         return "dead_lettering", "its dead letter is being written"
     if held["state"] == "waiting":
-        return "retrying", f"{_times(times)} failed, the next one is at {held['next']}{_how_long(held)}"
+        text = f"{_times(times)} failed, the next one is at {held['next']}{_how_long(held)}"
+        return "retrying", f"{text}; {_HELD}" if where.get("holding") else text
     if held["state"] == "behind":
         return "waiting", _why_waiting(where, "it waits behind an earlier event of the same order")
     if times:
@@ -238,6 +243,8 @@ def _why_waiting(where: Facts, text: str) -> str:
         return f"{text}; the trigger is paused by an operator"
     if where.get("blocked"):
         return f"{text}; the trigger waits for its dead letter: {where['last_error']}"
+    if where.get("holding"):
+        return f"{text}; {_HELD}"
     if where.get("in_flight"):
         return f"{text}; {where['in_flight']} others are in flight"
     return text
