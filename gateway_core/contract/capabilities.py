@@ -100,6 +100,14 @@ class Connecting(Protocol):
 
 
 @runtime_checkable
+class Foretelling(Protocol):
+    """The config model of a component that knows what it will do, for `tidegate check`."""
+
+    def outlook(self, now_s: float) -> Iterable[str]:
+        """Lines for people: what it will do after this time (Unix seconds)."""
+
+
+@runtime_checkable
 class HasPath(Protocol):
     """The config model of a source that listens for requests to a path, or of a sink that writes to a file."""
 
