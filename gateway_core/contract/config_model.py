@@ -23,6 +23,7 @@ from .component import (
 )
 from .config_extension import DocumentOrigin
 from .config_node import Place
+from .durations import Delay
 from .faults import near
 from .filter_values import wildcards
 
@@ -157,6 +158,15 @@ def _attributes(value: Any) -> Any:
     return value
 
 
+class DeliverAtConfig(Config):
+    """Where an event says when it is due."""
+
+    attribute: AttributeName
+    """An attribute with a time (RFC 3339), or with a duration after the event came (ISO 8601), such as `PT10M`. An
+    event without it has the trigger's `delay`. One that is due more than a year later, or whose attribute is neither,
+    goes to the dead letter."""
+
+
 class TriggerConfig(EntryConfig):
     """A trigger sends those of its broker's events that match its filter to one subscriber."""
 
@@ -174,6 +184,11 @@ class TriggerConfig(EntryConfig):
     """Where its undeliverable events go; by default the broker's dead letter."""
     start: Literal["latest", "earliest"] = "latest"
     """Which events a new trigger begins with: those that come from now on, or all that the channel still has."""
+    delay: Delay = 0.0
+    """How long after it came an event is delivered: seconds, or an ISO 8601 duration such as `PT10M`; at most a year.
+    The channel `log` can delay events."""
+    deliver_at: DeliverAtConfig | None = None
+    """When an event is delivered, if it says so itself."""
     allow_cycle: bool = False
     """True if the trigger may send events back to their own broker, because its filter ends the loop."""
 

@@ -20,6 +20,8 @@ class Stage(StrEnum):
     """The filter raised, so it is unknown whether the event is wanted."""
     ORDER = "order"
     """The key mapper found no order key, or raised."""
+    DELAY = "delay"
+    """The event's attribute does not say when it is due."""
     ENCODE = "encode"
     """The sink can't write the event. No attempt can help."""
     DELIVERY = "delivery"

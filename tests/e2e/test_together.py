@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 import threading
+import time
 from collections import Counter
 from pathlib import Path
 
@@ -88,3 +91,53 @@ def test_what_is_held_survives_kills_and_is_delivered_when_the_subscriber_is_bac
             status = gateway.status()["triggers"][0]
             assert (status["condition"], status["dead_lettered"], status["lag"]) == ("Delivering", 0, 0)
     assert Counter(r.headers["ce-id"] for r in subscriber.requests) == {str(n): 1 for n in range(1000)}
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.spec("DELAY-01", "DELAY-02", "DELAY-05")
+def test_delayed_events_of_the_page_survive_kills_and_are_never_early(tmp_path: Path) -> None:
+    at: dict[str, float] = {}
+    lock = threading.Lock()
+
+    def decide(request: Received) -> int:
+        with lock:
+            at.setdefault(request.headers["ce-id"], time.time())
+        return 204
+
+    with Subscriber(decide=decide) as subscriber:
+        config = page_config(
+            "delay-events.md", **{"http://127.0.0.1:9000/remind": subscriber.url, "delay: PT10M": "delay: PT4S"}
+        )
+        sent: dict[str, float] = {}
+        with GatewayProcess(config, tmp_path) as gateway:
+            for round_ in range(3):
+                first = round_ * 400
+                sent |= {str(n): time.time() for n in range(first, first + 400)}
+                send(gateway, first, first + 400)
+                gateway.kill()
+                gateway.start()
+            send(gateway, 5000, 5001)
+            hour = {"ce-id": "6000", "ce-source": "/t", "ce-type": "order.placed", "ce-specversion": "1.0"}
+            for id_ in ("6000", "6001"):
+                response = httpx.post(gateway.ingress(), headers={**hour, "ce-id": id_, "ce-deliverat": "PT1H"})
+                assert response.status_code == 202
+            gateway.wait_until(lambda: len(at) == 1201, 60, "the deliveries")
+            gateway.wait_until(lambda: gateway.status()["triggers"][0]["delayed"] == 2, 60, "the count")
+            options = ["--data-dir", str(gateway.data_dir)]
+
+            def tidegate(*words: str) -> subprocess.CompletedProcess[str]:
+                command = [sys.executable, "-m", "gateway_core.cli", *words, *options]
+                return subprocess.run(command, capture_output=True, text=True, timeout=60)
+
+            listed = tidegate("delayed", "list", "reminders", "--json")
+            assert [one["id"] for one in json.loads(listed.stdout)["events"]] == ["6000", "6001"], listed
+            assert "waits until it is due" in tidegate("why", "6000").stdout
+            assert tidegate("delayed", "cancel", "reminders", "6000", "--source", "/t").returncode == 0
+            assert tidegate("delayed", "cancel", "reminders", "6000", "--source", "/t").returncode == 1
+            assert tidegate("delayed", "now", "reminders", "6001", "--source", "/t").returncode == 0
+            gateway.wait_until(lambda: "6001" in at, 60, "the event that was hurried")
+            gateway.kill()
+            gateway.start()
+            gateway.wait_until(lambda: gateway.status()["triggers"][0]["delayed"] == 0, 60, "an empty file")
+    assert set(at) == {*sent, "5000", "6001"}
+    assert all(at[id_] >= began + 4 for id_, began in sent.items()), "early"

@@ -310,3 +310,22 @@ def test_the_command_leaves_no_trace_and_asks_no_observer(play: Play, tmp_path: 
     assert {f.name for f in tmp_path.iterdir()} == {"tidegate.yaml", "tidegate.scenario.yaml"}
     assert not Path("tidegate-data").exists()
     assert not Path("out.jsonl").exists()
+
+
+@pytest.mark.spec("DELAY-05")
+def test_what_is_due_later_waits_in_simulated_time(play: Play) -> None:
+    config = """
+        brokers: {default: {ingress: [http]}}
+        triggers:
+          later: {subscriber: "http://127.0.0.1:1/a", delay: PT1H, deliver_at: {attribute: deliverat}}
+    """
+    events = "events: [{event: {type: x}}, {event: {type: x, deliverat: PT2H}}, {event: {type: x, deliverat: soon}}]"
+    done = play(events + """
+run_for_s: 5000
+expect: {triggers: {later: {delivered: ["1"], dead_lettered: ["3"]}}}
+""", config)  # fmt: skip
+    assert done.passed, failure_text(done)
+    done = play(events + """
+expect: {triggers: {later: {delivered: ["1", "2"], dead_lettered: ["3"]}}}
+""", config)  # fmt: skip
+    assert done.passed, failure_text(done)

@@ -82,7 +82,7 @@ def _delivery_state(feed: Any, position: int) -> str | None:
     return feed.delivery_state(position) if position and isinstance(feed, TracksDeliveries) else None
 
 
-_KNOWING = (None, "unread", "settled", "before", "passed", "pending")
+_KNOWING = (None, "unread", "settled", "before", "passed", "delayed", "pending")
 
 
 def _knowledge(facts: Facts) -> tuple[bool, int]:
@@ -155,6 +155,8 @@ def _state(
         return _held(held, where)
     if state_of_feed == "pending":
         return "in_flight", "an attempt is in flight"
+    if state_of_feed == "delayed":
+        return "delayed", "it waits until it is due, and is delivered then"
     if state_of_feed == "unread":
         return "waiting", _why_waiting(where, "the trigger has not reached it yet")
     if dead_letter is not None:
