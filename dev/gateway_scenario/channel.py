@@ -13,6 +13,8 @@ from gateway_core.contract.deduplicate_config import DeduplicateConfig, content_
 from gateway_core.contract.errors import Refused
 from gateway_core.contract.event import Event
 from gateway_core.contract.interfaces import Accepted, Filter, Receiver
+from gateway_core.contract.outcome import Outcome
+from gateway_core.contract.outcome import Stage as Failed
 from gateway_core.contract.start_position import LATEST, StartPosition
 
 from .record import DeliveryRecord
@@ -29,6 +31,7 @@ class MemoryChannel:
         self._real = real if isinstance(real, Previewing) else None
         self._feeds: dict[str, _Feed] = {}
         self._readers: dict[str, Filter] = {}
+        self._due_of: dict[str, Callable[[Event, int], int] | None] = {}
         stage.channels[broker] = self
         if offers(real, Deduplicates):
             self.deduplicate = self._deduplicate
@@ -44,8 +47,12 @@ class MemoryChannel:
 
     def attach(self, name: str, filter: Filter, receiver: Receiver, *, start: StartPosition = LATEST) -> _Feed:
         """Adds a subscription. The channel is empty, so every start is its beginning."""
-        feed = self._feeds[name] = _Feed(filter, receiver.offer)
+        feed = self._feeds[name] = _Feed(filter, receiver, self._due_of.get(name))
         return feed
+
+    def delay(self, name: str, due_of: Callable[[Event, int], int] | None) -> None:
+        """See `gateway_core.contract.capabilities.DelayingChannel`."""
+        self._due_of[name] = due_of
 
     def attach_reader(self, name: str, filter: Filter, *, start: StartPosition = LATEST) -> _ReaderFeed:
         self._readers[name] = filter
@@ -84,7 +91,7 @@ class MemoryChannel:
                 self._read(self._stage.filtered(history, ("trigger", name), filter))
             for name, feed in self._feeds.items():
                 if self._stage.filtered(history, ("trigger", name), feed.filter).clause.matched:
-                    feed.queue.append(event)
+                    self._keep(feed, event)
         done(None)
         # not immediately: a chain of replies would be as many calls deep
         self._stage.clock.call_later(0, self._feed)
@@ -94,6 +101,24 @@ class MemoryChannel:
 
     def _repeated(self, id: str, source: str | None) -> Sequence[Repeated]:
         return []
+
+    def _keep(self, feed: _Feed, event: Event) -> None:
+        """Queues an event, now or when it is due."""
+        clock = self._stage.clock
+        now = clock.now_ns()
+        try:
+            wait_ns = feed.due_of(event, now) - now if feed.due_of is not None else 0
+        except ValueError as e:
+            clock.call_later(0, feed.reject, event, Outcome(False, stage=Failed.DELAY, reason=str(e)))
+            return
+        if wait_ns <= 0:
+            feed.queue.append(event)
+        else:
+            clock.call_later(wait_ns / 1e9, self._due, feed, event)
+
+    def _due(self, feed: _Feed, event: Event) -> None:
+        feed.queue.append(event)
+        self._feed()
 
     def _read(self, delivery: DeliveryRecord) -> None:
         delivery.reads = True
@@ -140,10 +165,12 @@ class _Keys:
 class _Feed:
     """A subscription's feed."""
 
-    def __init__(self, filter: Filter, offer: Callable[[Event], bool]) -> None:
+    def __init__(self, filter: Filter, receiver: Receiver, due_of: Callable[[Event, int], int] | None) -> None:
         self.filter = filter
+        self.due_of = due_of
+        self.reject = receiver.reject
         self.queue: deque[Event] = deque()
-        self._offer = offer
+        self._offer = receiver.offer
 
     def ack(self, position: int) -> None: ...
 

@@ -84,6 +84,8 @@ class Stage:
         assert history.event is not None
         delivery = DeliveryRecord(key, history.event, clause_of(filter or match_all(), history.event))
         history.deliveries[key] = delivery
+        if history.event.position:  # it may go to the dead letter without an attempt
+            self._deliveries[key, history.event.position] = delivery
         return delivery
 
     def attempt(self, key: Key, event: Event) -> tuple[DeliveryRecord, Attempt]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import sys
+import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -12,11 +13,13 @@ from pathlib import Path
 from ..config.load import Loading
 from ..config.registry import Registry
 from ..config.sources import gather
+from ..contract.capabilities import Foretelling, offers
 from ..contract.cli import common
 from ..contract.cli.common import aligned
 from ..contract.cli.exit_codes import FAULT, OK
 from ..contract.config_model import GatewayConfig
 from ..contract.config_node import Place
+from ..contract.config_walk import component_refs
 from ..contract.errors import ConfigError, Fault, Probe, StartError
 from ..contract.faults import render, to_json
 from ..contract.loaded import Loaded
@@ -58,20 +61,29 @@ def check_config(
         probes = [probe for asked in registry.connection_checks for probe in _probed(*asked, loaded.config, settings)]
     failed = sum(not probe.ok for probe in probes)
     rows = secrets_list.secret_rows(loading) if secrets and loading is not None else []
+    outlook = _outlook(loaded.config) if loaded is not None else []
     good = not faults and not failed and not any(row.missing for row in rows)
     if as_json:
         ends = {"probes": [asdict(probe) for probe in probes]} if connect else {}
         listed = {"secrets": secrets_list.as_json(rows)} if secrets else {}
-        common.print_json({**to_json(faults, warnings), "ok": good, **ends, **listed})
+        common.print_json({**to_json(faults, warnings), "ok": good, "outlook": outlook, **ends, **listed})
     else:
         if secrets:
             print(secrets_list.as_text(rows), end="\n\n")
+        if outlook:
+            print("\n".join(outlook), end="\n\n")
         if probes:
             tried = [("ok" if p.ok else "FAILED", p.path, p.end, p.reason) for p in probes]
             print("\n".join(aligned([("RESULT", "PATH", "END", "REASON"), *tried])), end="\n\n")
         tail = f"{failed} of {len(probes)} ends FAILED" if failed else f"all {len(probes)} ends ok" if probes else ""
         print(render(faults, common.colours(sys.stdout), warnings, tail), end="")
     return OK if good else FAULT
+
+
+def _outlook(config: GatewayConfig) -> list[str]:
+    """What components will do."""
+    refs = component_refs(config)
+    return [line for _, ref in refs if offers(ref.options, Foretelling) for line in ref.options.outlook(time.time())]
 
 
 def _probed(check: _ConnectionCheck, plugin: str, config: GatewayConfig, settings: Settings) -> Iterable[Probe]:

@@ -103,6 +103,14 @@ class Connecting(Protocol):
 
 
 @runtime_checkable
+class Foretelling(Protocol):
+    """The config model of a component that knows what it will do, for `tidegate check`."""
+
+    def outlook(self, now_s: float) -> Iterable[str]:
+        """Lines for people: what it will do after this time (Unix seconds)."""
+
+
+@runtime_checkable
 class HasPath(Protocol):
     """The config model of a source that listens for requests to a path, or of a sink that writes to a file."""
 
@@ -203,11 +211,11 @@ class Searchable(Protocol):
         """Searches for events with this id (and source) for about `within_s`. `rest` comes from the step before."""
 
 
-DeliveryState = Literal["before", "unread", "pending", "passed", "settled"]
+DeliveryState = Literal["before", "unread", "delayed", "pending", "passed", "settled"]
 """How far a subscription is with an event: it began after the event (`before`, if that is known), has not read it yet,
-was offered it and has not settled it, or is past it (`passed`): it settled the event, or the filter at that time
-dropped it. `settled` is `passed` of a channel that keeps no list of what was given up, and shares its events among
-gateways: another gateway, or an earlier run of this one, may have delivered it, or given it up."""
+waits until it is due, was offered it and has not settled it, or is past it (`passed`): it settled the event, or the
+filter at that time dropped it. `settled` is `passed` of a channel that keeps no list of what was given up, and shares
+its events among gateways: another gateway, or an earlier run of this one, may have delivered it, or given it up."""
 
 
 @runtime_checkable
@@ -216,6 +224,46 @@ class TracksDeliveries(Protocol):
 
     def delivery_state(self, position: int) -> DeliveryState | None:
         """None if another worker knows, or the channel does not have the event."""
+
+
+@dataclass(frozen=True, slots=True)
+class NotDue:
+    """An event that waits, and when it is due (Unix time in nanoseconds)."""
+
+    due_ns: int
+    event: Event
+
+
+@runtime_checkable
+class DelayingChannel(Protocol):
+    """A channel that keeps events until they are due."""
+
+    def delay(self, name: str, due_of: Callable[[Event, int], int] | None) -> None:
+        """Called before `attach`: when the subscription of this name gets an event, given the event and when it was
+        received (Unix time in nanoseconds; it returns one, too). It raises `ValueError` if that can't be told, and the
+        event is rejected. None: at once; what waits from earlier keeps its time."""
+
+
+@runtime_checkable
+class Delaying(Protocol):
+    """A feed of which events wait until they are due. Only people call the methods: they may block for a moment. They
+    raise `StorageError`."""
+
+    @property
+    def delayed(self) -> int:
+        """How many wait."""
+
+    def not_due(self, after: tuple[int, int] | None, count: int) -> Sequence[NotDue]:
+        """Some of them, those that are due first; after this time and position."""
+
+    def due_within(self, seconds: Sequence[float]) -> Sequence[int]:
+        """How many are due within these times from now."""
+
+    def cancel(self, id: str, source: str) -> int:
+        """Removes those with this id and source without delivering them, durably; returns how many there were."""
+
+    def deliver_now(self, id: str, source: str) -> int:
+        """Makes those with this id and source due now; returns how many there were."""
 
 
 @dataclass(frozen=True, slots=True)

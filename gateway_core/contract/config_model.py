@@ -25,6 +25,7 @@ from .component import (
 from .config_extension import DocumentOrigin
 from .config_node import Place
 from .deduplicate_config import DeduplicateConfig
+from .durations import Delay
 from .faults import near
 from .filter_values import wildcards
 from .moments import seconds_of, time_ns_of
@@ -53,6 +54,10 @@ class DeliveryConfig(Config):
     dead letter. By default 86400, a day, unless `retry` is set."""
     retry: Annotated[int, Field(ge=0, le=1000)] | None = None
     """How many times a failed delivery is tried again. Alone it decides; with `retry_for`, whichever ends first."""
+    hold_while_down: bool = False
+    """Whether events are held, instead of going to the dead letter, while the subscriber gives no answer at all
+    (refused or broken connections, silence). Such attempts use up no retry and no time, unless the subscriber answers
+    others between them."""
     backoff: Literal["exponential", "linear"] = "exponential"
     """How the wait grows. Before retry n = 1, 2, …: exponential `min(max, delay * 2^(n-1))`, linear
     `min(max, delay * n)`; the wait is drawn uniformly from the upper half of that."""
@@ -189,6 +194,15 @@ class StartSince(Config):
         return max(0, now_ns - int(seconds_of(self.ago or "") * 1e9))
 
 
+class DeliverAtConfig(Config):
+    """Where an event says when it is due."""
+
+    attribute: AttributeName
+    """An attribute with a time (RFC 3339), or with a duration after the event came (ISO 8601), such as `PT10M`. An
+    event without it has the trigger's `delay`. One that is due more than a year later, or whose attribute is neither,
+    goes to the dead letter."""
+
+
 class TriggerConfig(EntryConfig):
     """A trigger sends those of its broker's events that match its filter to one subscriber."""
 
@@ -208,6 +222,11 @@ class TriggerConfig(EntryConfig):
     """Which events a new trigger begins with: `latest`, those that come from now on; `earliest`, all that the channel
     still has; `{time: …}` or `{ago: 2h}`, those since then. It counts once, when the trigger is made: then the trigger
     has a place of its own in the channel, which restarts and other values of `start` do not move."""
+    delay: Delay = 0.0
+    """How long after it came an event is delivered: seconds, or an ISO 8601 duration such as `PT10M`; at most a year.
+    The channel `log` can delay events."""
+    deliver_at: DeliverAtConfig | None = None
+    """When an event is delivered, if it says so itself."""
     allow_cycle: bool = False
     """True if the trigger may send events back to their own broker, because its filter ends the loop."""
 
@@ -244,6 +263,9 @@ class BridgeConfig(EntryConfig):
         if self.dead_letter is None and pulls(self.source.options):
             message = "an event that its sink refuses holds up the others of its partition"
             yield (), f"the bridge has no `dead_letter`: {message}", "add a `dead_letter`"
+        if self.delivery.hold_while_down and not pulls(self.source.options):
+            message = "the senders of this bridge wait for their answer: nothing is held for them"
+            yield ("delivery", "hold_while_down"), message, "remove it, or use a broker and a trigger"
 
 
 class SecretConfig(Config):

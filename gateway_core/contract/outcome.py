@@ -20,6 +20,8 @@ class Stage(StrEnum):
     """The filter raised, so it is unknown whether the event is wanted."""
     ORDER = "order"
     """The key mapper found no order key, or raised."""
+    DELAY = "delay"
+    """The event's attribute does not say when it is due."""
     ENCODE = "encode"
     """The sink can't write the event. No attempt can help."""
     DELIVERY = "delivery"
@@ -40,9 +42,12 @@ class Outcome:
     `local`          nothing was sent: this machine is short of something (`gateway_core.contract.shortage`), or the
                      sink has no access token. That is no attempt: the event is queued again, and sent when it can be.
                      Without `retry` it is too late to send it: it is given up after the attempts that were made.
+    `shared`         the message had several events, and was rejected: nothing is known about this one alone. The
+                     attempt is counted, uses up no retry, and the next one follows at once. The sink then sends less
+                     at a time.
     """
 
-    __slots__ = ("code", "data", "delivered", "local", "reason", "reply", "retry", "retry_after_s", "stage")
+    __slots__ = ("code", "data", "delivered", "local", "reason", "reply", "retry", "retry_after_s", "shared", "stage")
 
     def __init__(
         self,
@@ -55,6 +60,7 @@ class Outcome:
         retry_after_s: float | None = None,
         reply: Event | None = None,
         local: bool = False,
+        shared: bool = False,
         stage: Stage = Stage.DELIVERY,
     ) -> None:
         self.delivered = delivered
@@ -65,6 +71,7 @@ class Outcome:
         self.retry_after_s = retry_after_s
         self.reply = reply
         self.local = local
+        self.shared = shared
         self.stage = stage
 
     def __repr__(self) -> str:

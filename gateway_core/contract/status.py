@@ -162,6 +162,7 @@ class TriggerStatus(DeliveryStatus, frozen=True, kw_only=True):
     broker: Annotated[str, FIRST("Its broker.")]
     subscriber: Annotated[str | None, FIRST("The subscriber's address.")] = None
     paused: Annotated[bool, ANY("Whether an operator paused it.")] = False
+    delayed: Annotated[int, CURRENT("Events that wait until they are due.")] = 0
     reader: Annotated[ReaderStatus | None, ONE("Its subscriber, if that reads the channel itself.")] = None
 
 

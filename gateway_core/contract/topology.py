@@ -125,6 +125,10 @@ class DeliveryView(Protocol):
     @property
     def paused(self) -> bool: ...
     @property
+    def holding(self) -> bool:
+        """Whether its events are held because the subscriber gives no answer (`hold_while_down`)."""
+
+    @property
     def blocked(self) -> bool:
         """True while the dead letter can't be written: no attempt starts until it can."""
 

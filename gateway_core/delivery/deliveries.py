@@ -25,6 +25,7 @@ from ..contract.shortage import may_pass
 from ..pipeline.guards import checked
 
 UNTIMED = -1.0
+NEVER = -1
 GRACE_S = 30.0
 """How many seconds beyond its time limit an attempt may take before it is ended."""
 MOST_HELD = 10_000
@@ -53,8 +54,8 @@ class Delivery:
     """The attempts for one event. It is its own callback, so no attempt needs a closure."""
 
     __slots__ = (
-        "_owner", "attempts", "awaited", "due_s", "event", "failed_s", "first_ns", "order_key", "outcome", "over",
-        "size", "started", "timer",
+        "_owner", "answers", "attempts", "awaited", "due_s", "event", "failed_s", "first_ns", "free", "order_key",
+        "outcome", "over", "size", "started", "timer",
     )  # fmt: skip
 
     def __init__(self, owner: Attempts, event: Event) -> None:
@@ -65,6 +66,8 @@ class Delivery:
             size += len(value) if type(value) is str else len(str(value))
         self.size = size
         self.attempts = 0
+        self.free = 0  # of them, those that use up no retry
+        self.answers = NEVER  # how many answers there were when an attempt got none
         self.awaited = False  # an attempt is under way
         self.first_ns = 0
         self.due_s = 0.0  # of the clock that never goes backwards
@@ -74,6 +77,11 @@ class Delivery:
         self.outcome: Outcome | None = None
         self.timer: Timer | None = None
         self.order_key: Hashable = None
+
+    @property
+    def tries(self) -> int:
+        """The attempts that use up retries."""
+        return self.attempts - self.free
 
     def failed(self, now: float, limit_s: float) -> float:
         """An attempt failed. Returns the seconds since the first failure; from `limit_s` on, it was the last."""
@@ -156,7 +164,7 @@ class DeliveryQueue:
 
     def is_spent(self, delivery: Delivery) -> bool:
         """Whether it gets no more attempts."""
-        return delivery.over or delivery.attempts >= self.most
+        return delivery.over or delivery.tries >= self.most
 
     def startable(self) -> Iterator[Delivery]:
         """Deliveries that wait for nothing but an attempt, or for one ahead of them with the same order key."""
@@ -334,7 +342,11 @@ class Outage:
                 delivery.attempts += 1
                 delivery.first_ns = delivery.first_ns or self._began_ns
                 delivery.outcome = outcome
-                elapsed = delivery.failed(now, queue.limit_s)
+                if self._policy.hold_while_down:
+                    delivery.free += 1
+                    elapsed = 0.0
+                else:
+                    elapsed = delivery.failed(now, queue.limit_s)
                 delivery.due_s = now + backoff.wait_s(self._policy, delivery.attempts, self._draw(), elapsed)
         self._queue.sort_out()
 

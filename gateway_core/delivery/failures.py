@@ -129,6 +129,13 @@ class Failures:
             else:
                 self._tell(now, "%s: %d attempts failed at %s (%d events held), the last: %s", self._count, held)
 
+    def shared(self, now_ns: int, event: Event, attempt: int, outcome: Outcome) -> None:
+        """A message with several events was rejected, among them this one."""
+        self.newest = self.newest or deque(maxlen=MOST)
+        reason = one_line(outcome.reason)
+        source = event.attributes.get("source")
+        self.newest.append(Failure(now_ns, id_of(event), source, event.position, attempt, outcome.code, reason))
+
     def _tell(self, now: float, text: str, *facts: object) -> None:
         *counts, held = facts
         log.warning(text, self._name, *counts, one_line(self._sink.address), held, self.last)

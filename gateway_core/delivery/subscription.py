@@ -29,7 +29,18 @@ from ..contract.outcome import UNWANTED, Stage
 from ..contract.topology import Held, Redelivered, Replayed
 from . import reply
 from .dead_letter import WAITS, DeadLetterWriter
-from .deliveries import ALWAYS_HELD, MOST_HELD, UNTIMED, Attempts, Budget, Delivery, DeliveryQueue, OrderKeyOf, Schedule
+from .deliveries import (
+    ALWAYS_HELD,
+    MOST_HELD,
+    NEVER,
+    UNTIMED,
+    Attempts,
+    Budget,
+    Delivery,
+    DeliveryQueue,
+    OrderKeyOf,
+    Schedule,
+)
 from .failures import Failures
 
 log = logging.getLogger("tidegate.delivery")
@@ -125,7 +136,9 @@ class Subscription:
         self._full = self._pumping = self._stopping = False
         self.paused = False
         self._replays: dict[Delivery, tuple[GivenUp, Replayed]] = {}
-        self._again: dict[Delivery, Redelivered] = {}
+        self._redelivered: dict[Delivery, Redelivered] = {}
+        self._silent_since = UNTIMED  # since when the subscriber has given no answer
+        self._rejections = 0  # answers other than those that `delivered` counts
         self.held = 0
         """Events taken from the channel and not settled."""
         self.delivered = self.retried = 0
@@ -240,7 +253,7 @@ class Subscription:
             done("unwanted")
             return True
         delivery = Delivery(self._attempts, event)
-        self._again[delivery] = done
+        self._redelivered[delivery] = done
         self.held += 1
         self._budget.used += delivery.size
         self._enter(delivery)
@@ -249,10 +262,10 @@ class Subscription:
 
     def end_again(self) -> None:
         """Ends the events that are delivered again and have no attempt under way."""
-        for delivery in self._queue.take_out(self._again.__contains__):
+        for delivery in self._queue.take_out(self._redelivered.__contains__):
             self.held -= 1
             self._budget.used -= delivery.size
-            self._again.pop(delivery)("ended")
+            self._redelivered.pop(delivery)("ended")
         self._pump()
         self._resume_feed()
 
@@ -323,8 +336,8 @@ class Subscription:
             self._budget.used -= delivery.size
             if delivery in self._replays:
                 self._end_replay(delivery, _ENDED)
-            elif delivery in self._again:
-                self._again.pop(delivery)("ended")
+            elif delivery in self._redelivered:
+                self._redelivered.pop(delivery)("ended")
             else:
                 positions.append(delivery.event.position)
         return positions
@@ -378,6 +391,8 @@ class Subscription:
             self.failures.plenty()
         if outcome.delivered:
             self._succeeded(delivery, outcome)
+        elif outcome.shared:
+            self._again(delivery, outcome)
         else:
             self._failed(delivery, outcome, outcome.code is not None)
         if self._queue.due or self._queue.spent or self._stopping:  # saves a call per event
@@ -386,6 +401,7 @@ class Subscription:
     def _succeeded(self, delivery: Delivery, outcome: Outcome) -> None:
         if self.failures.in_a_row or self._schedule.outage.count:
             self.failures.recovered()
+            self._end_silence(delivery)
         self._schedule.succeeded()
         if outcome.reply is None or self._publish is None:
             self.delivered += 1
@@ -402,15 +418,32 @@ class Subscription:
             self._failed(delivery, failure, True)
         self._pump()
 
+    def _again(self, delivery: Delivery, outcome: Outcome) -> None:
+        """The message was rejected that the event was part of: the next attempt follows at once."""
+        delivery.outcome = outcome
+        delivery.free += 1
+        self.failures.shared(self.clock.now_ns(), delivery.event, delivery.attempts, outcome)
+        self._end_silence(delivery)
+        self._schedule.answered()
+        self.retried += 1
+        self._queue.due.appendleft(delivery)
+
     def _failed(self, delivery: Delivery, outcome: Outcome, answered: bool) -> None:
         delivery.outcome = outcome
         now_ns = self.clock.now_ns()
+        if answered:
+            self._end_silence(delivery)
         if not outcome.local:
             self.failures.failed(now_ns, delivery.event, delivery.attempts, outcome, self.held)
         asked = self._schedule.failed(delivery, outcome, answered)
         replayed = bool(self._replays) and delivery in self._replays
         if replayed and (not outcome.retry or self._stopping or delivery.attempts >= self._most_replayed):
             self._settle(delivery, outcome)
+            return
+        if self.policy.hold_while_down and not answered and outcome.retry and self._silent(delivery):
+            delivery.free += 1
+            self.retried += 1
+            self._later(delivery, backoff.wait_s(self.policy, delivery.attempts, self.draw()))
             return
         elapsed = delivery.failed(self.clock.monotonic(), self._queue.limit_s)
         last = self._queue.is_spent(delivery) and not (self._stopping and self.dead_letters)
@@ -420,7 +453,31 @@ class Subscription:
         if self._endless and delivery.attempts == self._retries + 1:
             log.error("%s waits for its sink, it has no dead letter: %s", self.name, outcome.reason)
         self.retried += 1
-        self._later(delivery, max(asked, backoff.wait_s(self.policy, delivery.attempts, self.draw(), elapsed)))
+        self._later(delivery, max(asked, backoff.wait_s(self.policy, delivery.tries, self.draw(), elapsed)))
+
+    # -- a subscriber that gives no answer, with `hold_while_down` ----------------------------------------------------
+
+    def _silent(self, delivery: Delivery) -> bool:
+        """Whether the subscriber has answered nobody since the event's last attempt without an answer: then this
+        attempt says nothing about the event, and uses up no retry."""
+        if self._silent_since == UNTIMED:
+            self._silent_since = self.clock.monotonic()
+        answers = self.delivered + self._rejections
+        before, delivery.answers = delivery.answers, answers
+        return before in (NEVER, answers)
+
+    def _end_silence(self, delivery: Delivery) -> None:
+        """The subscriber answered. The time without an answer does not count as time of retries."""
+        if not self.policy.hold_while_down:
+            return
+        self._rejections += 1
+        since, self._silent_since = self._silent_since, UNTIMED
+        if since == UNTIMED:
+            return
+        now = self.clock.monotonic()
+        for one in {delivery, *self._attempts.under_way, *(d for _, d in self._queue.under_way())}:
+            if one.failed_s != UNTIMED:
+                one.failed_s += now - max(since, one.failed_s)
 
     def pause_left_s(self) -> float:
         """How long the sink still wants no events (`Retry-After`), in seconds."""
@@ -495,8 +552,8 @@ class Subscription:
             self._queue.leave(delivery)
         if self._replays and delivery in self._replays:
             self._end_replay(delivery, failure)
-        elif self._again and delivery in self._again:
-            self._again.pop(delivery)(result)
+        elif self._redelivered and delivery in self._redelivered:
+            self._redelivered.pop(delivery)(result)
         elif failure is None:
             self.feed.ack(delivery.event.position)
         elif self._give_back is not None:
@@ -551,6 +608,11 @@ class Subscription:
         return self._schedule.short
 
     @property
+    def holding(self) -> bool:
+        """True while the subscriber gives no answer, and its events are held until it does (`hold_while_down`)."""
+        return self.policy.hold_while_down and self._schedule is not _NO_SCHEDULE and self._schedule.outage.away
+
+    @property
     def attempts(self) -> int:
         """Attempts made since the start."""
         return self._attempts.count
@@ -584,8 +646,10 @@ class Subscription:
 
     def retries_left(self, delivery: Delivery) -> int | None:
         """How many retries an event has left; None if their number has no limit."""
-        most = self._most_replayed if delivery in self._replays else self._queue.most
-        return None if most == float("inf") else max(0, int(most) - delivery.attempts)
+        if delivery in self._replays:
+            return max(0, self._most_replayed - delivery.attempts)
+        most = self._queue.most
+        return None if most == float("inf") else max(0, int(most) - delivery.tries)
 
     def longest_failing(self) -> Delivery | None:
         """Of the events that have failed and wait for an attempt, the one that failed first."""

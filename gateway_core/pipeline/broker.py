@@ -7,7 +7,7 @@ from typing import Any
 
 from anyio.abc import TaskGroup
 
-from ..contract.capabilities import Deduplicates, StartsLate, offers
+from ..contract.capabilities import Deduplicates, Delaying, DelayingChannel, StartsLate, offers
 from ..contract.condition import Condition
 from ..contract.event import Event
 from ..contract.filter_guard import FilterGuard
@@ -16,8 +16,9 @@ from ..contract.start_position import StartPosition
 from ..contract.status import ChannelStatus, TriggerStatus
 from ..delivery import Subscription
 from ..delivery.dead_letter import DeadLetterWriter
+from ..delivery.due import DueOf
 from . import compose
-from .infos import delivery_facts, fault_of, lag_of, reader_state, source_errors
+from .infos import delivery_facts, fault_of, held_while_down, lag_of, reader_state, source_errors
 from .intake import BoundSource, Counted
 from .metering import Meter
 from .steps import Accept
@@ -133,10 +134,12 @@ class Trigger:
         start_position: StartPosition,
         sinks: list[Sink],
         meter: Meter | None = None,
+        due_of: DueOf | None = None,
     ) -> None:
         self.name = name
         self.broker = broker
         self.filter = filter
+        self.due_of = due_of
         self.subscription = subscription
         self.dead_letter = dead_letter
         self.start_position = start_position
@@ -163,8 +166,10 @@ class Trigger:
 
     def attach(self) -> None:
         """Attaches the trigger to the broker's channel."""
-        s = self.subscription
-        s.feed = self.broker.channel.attach(self.name, self.filter, s, start=self.start_position)
+        s, channel = self.subscription, self.broker.channel
+        if offers(channel, DelayingChannel):
+            channel.delay(self.name, self.due_of)
+        s.feed = channel.attach(self.name, self.filter, s, start=self.start_position)
 
     def condition(self) -> Condition:
         """Whether it is ready, else why not (Knative Broker specification: Ready while events can be delivered)."""
@@ -181,6 +186,8 @@ class Trigger:
             return Condition(False, s.failures.last or "blocked", "DeadLetterFails")
         if s.short:
             return Condition(False, s.failures.last or "this machine is short of resources", "OutOfResources")
+        if s.holding:
+            return Condition(False, held_while_down(s), "HeldWhileDown")
         if s.failures.many:
             return Condition(False, f"the subscriber fails: {s.failures.last}", "SubscriberFails")
         if why := fault_of(s.sink):
@@ -202,6 +209,7 @@ class Trigger:
             dead_letter=self.dead_letter.address,
             lag=lag_of(s.feed),
             paused=s.paused,
+            delayed=s.feed.delayed if offers(s.feed, Delaying) else 0,
             **delivery_facts(s, self.meter),
         )
 

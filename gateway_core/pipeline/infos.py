@@ -81,6 +81,11 @@ def delivery_facts(s: Subscription, meter: Meter | None) -> dict[str, Any]:
     return {**facts, "attempt": meter.attempt.status(), "delivery": meter.delivery.status()} if meter else facts
 
 
+def held_while_down(s: Subscription) -> str:
+    """Why a subscription with `hold_while_down` delivers nothing now."""
+    return f"its events are held while the subscriber gives no answer: {s.failures.last}"
+
+
 def lag_of(feed: Feed) -> int | None:
     """`Feed.lag`."""
     try:

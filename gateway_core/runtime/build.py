@@ -9,7 +9,7 @@ from typing import Any
 
 from ..config.registry import Registry
 from ..contract import filters
-from ..contract.capabilities import Deduplicates, Gathering, LimitingInFlight, offers, pulls
+from ..contract.capabilities import Deduplicates, DelayingChannel, Gathering, LimitingInFlight, offers, pulls
 from ..contract.clock import Clock
 from ..contract.component import BuildContext, ComponentRef, SourceRef
 from ..contract.config_model import BridgeConfig, DeliveryConfig, GatewayConfig, StartSince, TriggerConfig
@@ -25,6 +25,7 @@ from ..contract.tracing import Tracer
 from ..delivery import Budget, Subscription, deliveries
 from ..delivery.dead_letter import DeadLetterWriter
 from ..delivery.deliveries import OrderKeyOf
+from ..delivery.due import due_of
 from ..pipeline import compose
 from ..pipeline.bridge import Bridge, Bridged
 from ..pipeline.broker import Broker, ReadingTrigger, Trigger
@@ -195,6 +196,11 @@ class Builder:
         names = {"broker": broker.name, "trigger": name}
         sink = self._make(config.subscriber, (*place, "subscriber"), wants_reply=True, **names)
         start = _start_position(config, self._clock)
+        if (config.delay or config.deliver_at) and (
+            offers(sink, ReadingSink) or not offers(broker.channel, DelayingChannel)
+        ):
+            what = "a subscriber that reads the channel itself" if offers(sink, ReadingSink) else "this channel"
+            raise StartError(f"triggers.{name}: {what} can't delay events: use a broker with the channel `log`")
         if offers(sink, ReadingSink):
             options = {"attributes": dict(config.filter), "filters": [{r.name: r.raw} for r in config.filters]}
             return ReadingTrigger(name, broker, wanted, sink, start, options, guard)
@@ -220,7 +226,9 @@ class Builder:
             filter=guard,
             broker=broker.name,
         )
-        return Trigger(name, broker, wanted, subscription, dead_letter, start, sinks, meter)
+        attribute = config.deliver_at.attribute if config.deliver_at is not None else None
+        due = due_of(config.delay, attribute, guard.undecided if guard is not None else ())
+        return Trigger(name, broker, wanted, subscription, dead_letter, start, sinks, meter, due)
 
     def _order_key_of(self, policy: DeliveryConfig, place: Place, **changes: Any) -> OrderKeyOf | None:
         if policy.order == "unordered":
@@ -248,6 +256,8 @@ class Builder:
             dead_letter = self._make(config.dead_letter, (*place, "dead_letter"), broker=name)
         sink = self._make(config.sink, (*place, "sink"), broker=name)
         policy = _with_window(policy, sink)
+        if policy.hold_while_down and not fetched:  # nothing is held for senders that wait
+            policy = policy.model_copy(update={"hold_while_down": False})
         bridge.sender_waits = not fetched
         bridge.subscription = Subscription(
             name,

@@ -9,7 +9,7 @@ from ..contract.config_model import TriggerConfig
 from ..contract.status import BridgeStatus, BrokerStatus, TriggerStatus, channel_state
 from ..pipeline.bridge import Bridged
 from ..pipeline.broker import Broker
-from ..pipeline.infos import addresses, delivery_facts, fault_of, source_errors, source_states
+from ..pipeline.infos import addresses, delivery_facts, fault_of, held_while_down, source_errors, source_states
 
 
 def broker_status(broker: Broker) -> BrokerStatus:
@@ -50,6 +50,8 @@ def bridge_condition(bridged: Bridged, running: bool) -> Condition:
         return Condition(False, fault, "ComponentFailed")
     if s.blocked:
         return Condition(False, s.failures.last or "blocked", "DeadLetterFails")
+    if s.holding:
+        return Condition(False, held_while_down(s), "HeldWhileDown")
     if s.failures.many:
         return Condition(False, s.failures.last or "failing", "SinkFails")
     if s.short:

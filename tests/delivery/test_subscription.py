@@ -249,6 +249,7 @@ def test_the_stage_is_a_field_of_the_outcome_and_not_read_from_its_reason() -> N
         "decode": 0,
         "filter": 0,
         "order": 0,
+        "delay": 0,
         "encode": 1,
         "delivery": 1,
     }

@@ -339,3 +339,22 @@ def test_a_broker_that_deduplicates(play: Play, conflict: str, more: str) -> Non
     )
     assert result.passed, failure_text(result)
     assert sum("a duplicate" in line for way in result.histories for line in way) == (2 if conflict != "refuse" else 1)
+
+
+@pytest.mark.spec("DELAY-05")
+def test_what_is_due_later_waits_in_simulated_time(play: Play) -> None:
+    config = """
+        brokers: {default: {ingress: [http]}}
+        triggers:
+          later: {subscriber: "http://127.0.0.1:1/a", delay: PT1H, deliver_at: {attribute: deliverat}}
+    """
+    events = "events: [{event: {type: x}}, {event: {type: x, deliverat: PT2H}}, {event: {type: x, deliverat: soon}}]"
+    done = play(events + """
+run_for_s: 5000
+expect: {triggers: {later: {delivered: ["1"], dead_lettered: ["3"]}}}
+""", config)  # fmt: skip
+    assert done.passed, failure_text(done)
+    done = play(events + """
+expect: {triggers: {later: {delivered: ["1", "2"], dead_lettered: ["3"]}}}
+""", config)  # fmt: skip
+    assert done.passed, failure_text(done)

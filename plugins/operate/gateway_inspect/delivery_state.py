@@ -63,6 +63,7 @@ def _state_at(delivery: DeliveryView, id: str, source: str | None, position: int
         "in_flight": delivery.in_flight,
         "paused": delivery.paused,
         "blocked": delivery.blocked,
+        "holding": delivery.holding,
         "last_error": delivery.failures.last,
     }
 
@@ -81,7 +82,7 @@ def _delivery_state(feed: Any, position: int) -> str | None:
     return feed.delivery_state(position) if position and isinstance(feed, TracksDeliveries) else None
 
 
-_KNOWING = (None, "unread", "settled", "before", "passed", "pending")
+_KNOWING = (None, "unread", "settled", "before", "passed", "delayed", "pending")
 
 
 def _knowledge(facts: Facts) -> tuple[bool, int]:
@@ -154,6 +155,8 @@ def _state(
         return _held(held, where)
     if state_of_feed == "pending":
         return "in_flight", "an attempt is in flight"
+    if state_of_feed == "delayed":
+        return "delayed", "it waits until it is due, and is delivered then"
     if state_of_feed == "unread":
         return "waiting", _why_waiting(where, "the trigger has not reached it yet")
     if dead_letter is not None:
@@ -206,6 +209,9 @@ def _gone(given_up: Facts) -> tuple[str, str]:
     return "given_up", f"given up at {given_up['at']}, sent to {given_up['to']}, after {times}: {reason}"
 
 
+_HELD = "it is held while the subscriber gives no answer"
+
+
 def _held(held: Facts, where: Facts) -> tuple[str, str]:
     times = held["attempts"]
     if held["state"] == "letter":
@@ -216,7 +222,8 @@ def _held(held: Facts, where: Facts) -> tuple[str, str]:
             )
         return "dead_lettering", "its dead letter is being written"
     if held["state"] == "waiting":
-        return "retrying", f"{_times(times)} failed, the next one is at {held['next']}{_how_long(held)}"
+        text = f"{_times(times)} failed, the next one is at {held['next']}{_how_long(held)}"
+        return "retrying", f"{text}; {_HELD}" if where.get("holding") else text
     if held["state"] == "behind":
         return "waiting", _why_waiting(where, "it waits behind an earlier event of the same order")
     if times:
@@ -238,6 +245,8 @@ def _why_waiting(where: Facts, text: str) -> str:
         return f"{text}; the trigger is paused by an operator"
     if where.get("blocked"):
         return f"{text}; the trigger waits for its dead letter: {where['last_error']}"
+    if where.get("holding"):
+        return f"{text}; {_HELD}"
     if where.get("in_flight"):
         return f"{text}; {where['in_flight']} others are in flight"
     return text

@@ -50,6 +50,24 @@ class EventReport(BaseModel):
     """Pass this as `rest` to continue the search; null if it is complete."""
 
 
+class DelayedEvents(BaseModel):
+    """What waits until it is due, for one trigger (`tidegate delayed list --json`)."""
+
+    trigger: str
+    count: int
+    """How many events wait."""
+    within: dict[str, int]
+    """How many of them are due within a minute, an hour, a day, a week and a month."""
+    events: list[dict[str, Any]]
+    """Those that are due first: `due`, `id`, `source`, `type`, and `place` (shard/number)."""
+
+
+class DelayedChange(BaseModel):
+    """How many events a change found."""
+
+    count: int
+
+
 class TopologyNode(Model):
     id: str
     kind: Literal["source", "broker", "trigger", "bridge", "sink", "dead_letter"]

@@ -18,6 +18,7 @@ _SUMMARIES = {
     "explain": "Explain what the gateway would do with an event: which triggers match, what they would send, the "
     "retries. Nothing is sent.",
     "why": "Show what happened to an event: where it is, and for each trigger whether it was delivered, or why not.",
+    "delayed": "List events that wait until they are due, cancel them, or deliver them now.",
     "tap": "Show events live, as a running gateway accepts them, until Ctrl-C.",
     "top": "Show rates and durations of a running gateway, live: q quits, s changes the sort order.",
     "graph": "Draw the topology: sources, brokers, triggers with their filters, sinks, dead letters, bridges.",

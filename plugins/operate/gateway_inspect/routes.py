@@ -10,6 +10,7 @@ from gateway_api.routes import JSON, Answer, Problem, Request, Route, Text
 
 from . import models
 from .context import InspectContext
+from .delayed import delayed_routes
 from .explain import deciding, explain_text, sources_of
 from .graph.svg import svg
 from .graph.topology import topology
@@ -88,6 +89,7 @@ def inspect_routes(service: InspectContext) -> list[Route]:
         return Answer(body=drawn.encode(), media=_SVG, headers=_NO_STORE)
 
     return [
+        *delayed_routes(service),
         Route("GET", f"{_V1}/graph", graph, "The topology", {200: models.TopologyDocument}, role="viewer"),
         Route("GET", f"{_V1}/graph.svg", drawing, "The topology as SVG", {200: Text(_SVG)}, role="viewer"),
         Route(

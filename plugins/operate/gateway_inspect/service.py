@@ -43,7 +43,7 @@ class InspectService(RunningService):
 
     async def start(self, tasks: TaskGroup) -> None:
         if self.gateway.worker != 0:  # the first one asks at any time, and expects an answer at once
-            from . import delivery_state  # noqa: F401
+            from . import delayed, delivery_state  # noqa: F401
             from .tap import choice  # noqa: F401
 
             _ = self.taps
@@ -57,7 +57,11 @@ class InspectService(RunningService):
             self._taps.attach_witnesses()
 
     def answer(self, question: Any) -> Any:
-        """Where an event is."""
+        """Where an event is, or what waits until it is due."""
+        if "delayed" in question:
+            from .delayed import answered
+
+            return answered(self.gateway.topology, question)
         from .delivery_state import states_of
 
         asked = (question[name] for name in ("owner", "id", "source", "position"))

@@ -109,7 +109,7 @@ class DeadLetter:
             self.fact("tidegatebroker")
             or self.fact("knativeerrorcode")
             or self.fact("tidegateattempts") not in ("", "1")
-            or self.fact("tidegatestage") in (Stage.FILTER, Stage.ORDER, Stage.ENCODE)
+            or self.fact("tidegatestage") in (Stage.FILTER, Stage.ORDER, Stage.DELAY, Stage.ENCODE)
         )
 
     @property

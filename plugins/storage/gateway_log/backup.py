@@ -33,6 +33,7 @@ from gateway_core import __version__
 from gateway_core.contract.files import private_folder
 from gateway_core.contract.private_files import sync_directory, write_private
 
+from .delay_file import DELAY_FILE, delay_files
 from .key_runs import FOLDER as KEYS
 from .reader import SHARD_FILE, bounds_of, open_read_only, shard_file, shards_in
 from .rows import is_damage
@@ -47,7 +48,7 @@ _NAMES = {"gateway.json", "scratch"}
 _KEPT_HERE = {"admin.token", "audit"}
 """A backup goes to other people and places: it must let nobody into the gateway, and name nobody."""
 
-OWN = frozenset({"log", "dead-letter", "applied", "files", "spark", "mqtt", "kafka", "names.json"})
+OWN = frozenset({"log", "dead-letter", "applied", "files", "spark", "mqtt", "kafka", "names.json", "schedule"})
 """What the data directory has of events, triggers, positions and names of sessions. What else is there may be someone's
 token or key, and is restored only for those who ask for it."""
 
@@ -108,6 +109,9 @@ def back_up(data_dir: Path, target: Path, say: ReportProgress) -> Manifest:
                 facts[f"{shard.parent.name}/{shard.stem}"] = fact
         for path in filter(_has_keys, _files(data_dir)):
             _copy(data_dir / path, partial / path, say)
+        # after the shards: a cursor has moved past what is there, and what it has not moved past is kept again
+        for delayed in [file for b in _brokers(data_dir) for file in delay_files(b)]:
+            _copy_delayed(delayed, partial / delayed.relative_to(data_dir), say)
         _copy_letters(data_dir, partial)
         files = {str(p.relative_to(partial)): file_entry(p, say) for p in sorted(partial.rglob("*")) if p.is_file()}
         manifest = Manifest(__version__, made, str(data_dir.absolute()), files, facts)
@@ -145,7 +149,7 @@ def _files(data_dir: Path) -> list[Path]:
         # Hadoop's checksum files begin with a dot, and belong to their files
         kept = (n for n in files if n not in _NAMES and not n.endswith(_ENDINGS) and (n[0] != "." or ".crc" in n))
         if Path(parent).parent == data_dir / "log":
-            kept = (n for n in kept if not SHARD_FILE.fullmatch(n))
+            kept = (n for n in kept if not SHARD_FILE.fullmatch(n) and not DELAY_FILE.fullmatch(n))
         if Path(parent) == data_dir:
             folders[:] = [f for f in folders if f not in _KEPT_HERE]
             kept = (n for n in kept if n not in _KEPT_HERE)
@@ -191,6 +195,24 @@ def _copy_shard(source: Path, target: Path, say: ReportProgress) -> ShardEntry |
         private_folder(target.parent)
         write_private(target, b"")
         return _copy_pages(there, source, target, say)
+
+
+def _copy_delayed(source: Path, target: Path, say: ReportProgress) -> None:
+    """Copies a file of events that wait until they are due. Raises `sqlite3.Error`, and copies a damaged one as it
+    is."""
+    try:
+        with closing(open_read_only(source)) as there:
+            private_folder(target.parent)
+            write_private(target, b"")
+            with closing(sqlite3.connect(target, isolation_level=None)) as here:
+                there.backup(here)
+                here.execute("PRAGMA journal_mode = DELETE").fetchall()
+    except sqlite3.DatabaseError as e:
+        if not is_damage(e):
+            raise
+        _copy_damaged(source, target, say)
+    with target.open("rb") as f:
+        os.fsync(f.fileno())
 
 
 def _copy_damaged(source: Path, target: Path, say: ReportProgress) -> None:

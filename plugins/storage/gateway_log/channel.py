@@ -36,6 +36,7 @@ from .config import LogConfig
 from .cursor import CursorChanges
 from .damage import DamagedShards
 from .deduplication import Deduplication
+from .delays import DelayedFeed, DelayFiles, DueOf
 from .disk_reserve import DiskFull, sync_failed
 from .feeder import Feeder, LogFeed, Tail
 from .folder import LogFolder
@@ -93,6 +94,7 @@ class LogChannel:
         self._remembered_at = 0.0
         self._writer: Writer | None = None
         self._deduplication: Deduplication | None = None
+        self._due_of: dict[str, DueOf | None] = {}  # by subscription
 
     def deduplicate(self, config: DeduplicateConfig) -> None:
         """See `gateway_core.contract.capabilities.Deduplicates`."""
@@ -114,6 +116,8 @@ class LogChannel:
         self._quarantine = Quarantine(self._folder.path, [s.number for s in shards], self._find_damage)
         self._chunks = ChunkReader(self._folder.path, self._loop, self._quarantine.report)
         self._feeder = Feeder(self._tails, self._chunks, self._loop)
+        self._delays = DelayFiles(self._folder.path, self._loop)
+        await self._loop.run_in_executor(None, self._delays.open, [s.number for s in shards])
         self._subscriptions = Subscriptions(self._folder, shards, self._tails, self._feeder)
         if self._deduplication is not None:
             await self._loop.run_in_executor(None, self._open_keys, self._deduplication, shards)
@@ -154,6 +158,8 @@ class LogChannel:
         """Gives all subscriptions their cursors, makes these durable, and starts to feed. Raises `StorageError`."""
         self._subscriptions.leave_unused(readers_too=self._context.worker == 0)
         await self._feeder.begin()
+        for feed in tuple(self._feeder.feeds.values()):
+            feed.begin()
         if (error := await self._write_cursors()) and not self._full:
             raise error
         self._taking = True
@@ -169,6 +175,8 @@ class LogChannel:
         self._retention.stop()
         if self._flush is not None:
             self._flush.cancel()
+        for feed in self._feeder.feeds.values():
+            feed.end()
         await self._settled(writer)
         if taking:  # the last commits have been offered by now
             self._put_cursors(writer)
@@ -177,6 +185,7 @@ class LogChannel:
 
     def _close(self, writer: Writer) -> None:
         self._chunks.close()
+        self._delays.close()
         writer.close()
 
     async def _settled(self, writer: Writer) -> None:
@@ -374,7 +383,18 @@ class LogChannel:
         """Adds a subscription. After `open` it starts at once, and its cursor is durable once it has `joined`. The log
         has no other writers or readers, so nothing is ever rejected or withdrawn. Raises `StartError` if the time of a
         `start` can't be looked up; see `starts`."""
-        return self._subscriptions.attach(name, filter, receiver.offer, start=start, live=self._taking)
+        due_of = self._due_of.get(name)
+
+        def make() -> LogFeed:
+            if due_of is None and not self._delays.shards:
+                return LogFeed(name, filter, receiver.offer, self._feeder.wake)
+            return DelayedFeed(name, filter, receiver, self._feeder.wake, due_of, self._delays, self._clock)
+
+        return self._subscriptions.attach(name, filter, make, start=start, live=self._taking)
+
+    def delay(self, name: str, due_of: DueOf | None) -> None:
+        """See `gateway_core.contract.capabilities.DelayingChannel`."""
+        self._due_of[name] = due_of
 
     async def joined(self, name: str) -> None:
         """See `capabilities.Joined`: the cursor survives a crash. If the disk is full, no events come in either, and

@@ -80,11 +80,15 @@ def remove(name: DurableName, config: GatewayConfig, data_dir: Path) -> None:
 
 def _remove_cursor(folder: Path, trigger: str) -> None:
     from . import readers
+    from .delay_file import delay_files
 
     try:
         for path in sorted(folder.glob("shard-*.db")):
             with closing(sqlite3.connect(path)) as connection, connection:
                 connection.execute("DELETE FROM feeds WHERE name = ?", (trigger,))
+        for path in delay_files(folder):
+            with closing(sqlite3.connect(path)) as connection, connection:
+                connection.execute("DELETE FROM events WHERE name = ?", (trigger,))
     except sqlite3.Error as e:
         raise OSError(f"{folder}: {e}") from e
     readers.forget(folder, trigger)

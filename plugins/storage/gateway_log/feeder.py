@@ -85,6 +85,12 @@ class LogFeed:
             if cursor.behind:
                 self.wake(cursor)
 
+    def begin(self) -> None:
+        """The subscription may be offered events."""
+
+    def end(self) -> None:
+        """It is offered no more events."""
+
     def delivery_state(self, position: int) -> DeliveryState | None:
         """Where an event is for this subscription (`gateway_core.contract.capabilities.TracksDeliveries`)."""
         shard, sequence = split_position(position)
@@ -363,7 +369,11 @@ class Feeder:
 
     def attach(self, name: str, filter: Filter, offer: Callable[[Event], bool]) -> LogFeed:
         """Adds a subscription, without a cursor so far."""
-        feed = self.feeds[name] = LogFeed(name, filter, offer, self.wake)
+        return self.add(LogFeed(name, filter, offer, self.wake))
+
+    def add(self, feed: LogFeed) -> LogFeed:
+        """Adds a subscription with a feed of its own kind, without a cursor so far."""
+        self.feeds[feed.name] = feed
         return feed
 
     def watch(self, name: str, filter: Filter) -> None:
@@ -400,6 +410,7 @@ class Feeder:
         if feed is None:
             return {}
         feed.attached = False
+        feed.end()
         cursors = {}
         for shard, cursor in feed.cursors.items():
             tail = self._tails[shard]

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container, Mapping, Sequence
 
-from gateway_core.contract.event import Event
 from gateway_core.contract.interfaces import Filter
 from gateway_core.contract.start_position import EARLIEST, LATEST, StartPosition
 
@@ -37,13 +36,14 @@ class Subscriptions:
         self._known[shard.number], self._routed[shard.number] = {}, shard.routed
 
     def attach(
-        self, name: str, filter: Filter, offer: Callable[[Event], bool], *, start: StartPosition, live: bool
+        self, name: str, filter: Filter, make: Callable[[], LogFeed], *, start: StartPosition, live: bool
     ) -> LogFeed:
-        """Adds a subscription, at its saved cursors if it has some. `live`: it is fed at once. Raises `StartError`."""
+        """Adds a subscription, whose feed `make` makes, at its saved cursors if it has some. `live`: it is fed at once.
+        Raises `StartError`."""
         begins = self._begins(name, start)
         self.departures.back(name)
         self._detach_reader(name)
-        feed = self._feeder.attach(name, filter, offer)
+        feed = self._feeder.add(make())
         if start.kind == "time":
             feed.started_late = self._started_late(name, start, begins)
         for tail in self._tails:
@@ -53,6 +53,8 @@ class Subscriptions:
                 tail.mark(cursor)
             if live:
                 self._feeder.wake(cursor)
+        if live:
+            feed.begin()
         return feed
 
     def _begins(self, name: str, start: StartPosition) -> dict[int, CursorState | int]:

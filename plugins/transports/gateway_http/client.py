@@ -172,7 +172,9 @@ class NativeSink:
         except Refused as e:
             self._loop.call_soon(done, e.outcome if isinstance(e, Unsigned) else unwritable(e))
             return
-        exchange = Exchange(data, self._now() + timeout_s, timeout_s, done)
+        self._post(Exchange(data, self._now() + timeout_s, timeout_s, done))
+
+    def _post(self, exchange: Exchange) -> None:
         if self._held is not None:
             self._probe(exchange)
         else:

@@ -71,8 +71,19 @@ class HttpSourceConfig(AccessConfig):
         return leads_to(url, self.listen, self.path)
 
 
+class BatchConfig(Config):
+    """Sends several events in one request, as `application/cloudevents-batch+json`."""
+
+    max_events: Annotated[int, Field(ge=1, le=10_000)] = 100
+    """How many events one request has at most."""
+    max_bytes: Bytes = 512 * 1024
+    """How long its body may be, in bytes. A longer event goes alone."""
+    wait: Annotated[float, Field(ge=0, le=10, allow_inf_nan=False)] = 0.02
+    """How long the first event waits for others, in seconds."""
+
+
 class HttpSinkConfig(Config):
-    """Delivers each event with one HTTP `POST`."""
+    """Delivers each event with one HTTP `POST`, or several together with `batch`."""
 
     url: Url
     """Where to send events, `http://` or `https://`. A user and password in the URL are sent as basic
@@ -98,6 +109,26 @@ class HttpSinkConfig(Config):
     permission, use `webhook`."""
     webhook: HandshakeSenderConfig | None = None
     """Asks for permission to send, and keeps to the granted rate."""
+
+    batch: BatchConfig | None = None
+    """Sends several events in one request, to a subscriber that takes batches. One response is that of all."""
+
+    @model_validator(mode="after")
+    def _batches(self) -> Self:
+        if self.batch is None:
+            return self
+        options = self.codec.raw if isinstance(self.codec.raw, dict) else {}
+        if self.codec.name != "cloudevents":
+            raise ValueError(f"`batch` writes events in the JSON batch format, the codec {self.codec.name!r} does not")
+        if options.get("mode") == "binary" or options.get("attribute_headers"):
+            raise ValueError("a batch has its events in the body: leave out `mode: binary` and `attribute_headers`")
+        if self.client != "native":
+            raise ValueError("`batch` needs `client: native`")
+        if self.webhook is not None:
+            raise ValueError("`webhook` grants a rate of single requests: use it without `batch`")
+        if self.credentials is not None and self.credentials.standard_webhooks is not None:
+            raise ValueError("Standard Webhooks signs one event with its id: sign batches with `hmac`")
+        return self
 
     @model_validator(mode="after")
     def _asks_once(self) -> HttpSinkConfig:

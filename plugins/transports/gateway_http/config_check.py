@@ -11,8 +11,10 @@ from dataclasses import dataclass
 from gateway_core.contract.capabilities import Addressed, HasPath, Listening, Receiving, offers
 from gateway_core.contract.component import ComponentRef
 from gateway_core.contract.config_extension import ConfigFinding
-from gateway_core.contract.config_model import GatewayConfig
+from gateway_core.contract.config_model import DeliveryConfig, GatewayConfig
 from gateway_core.contract.config_node import Place, dotted
+
+from .config import HttpSinkConfig
 
 _ANY = ("", "0.0.0.0", "::")
 _LOCAL = ("localhost", "127.0.0.1", "::1")
@@ -25,6 +27,41 @@ def check(config: GatewayConfig) -> Iterator[ConfigFinding]:
     listeners = list(_listeners(config))
     yield from _same_address(listeners)
     yield from _cycles(list(_edges(config, listeners)))
+    yield from _batches(config)
+
+
+# -- batches ------------------------------------------------------------------------------------------------------
+
+
+def _batches(config: GatewayConfig) -> Iterator[ConfigFinding]:
+    """Sinks with `batch` where there can be no batches."""
+    for name, broker in config.brokers.items():
+        yield from _no_batch(broker.dead_letter, ("brokers", name, "dead_letter"))
+    for name, trigger in config.triggers.items():
+        owner = config.brokers.get(trigger.broker)
+        policy = trigger.delivery.over(owner.delivery) if owner is not None else trigger.delivery
+        yield from _no_batch(trigger.dead_letter, ("triggers", name, "dead_letter"))
+        yield from _one_at_a_time(trigger.subscriber, policy, ("triggers", name, "subscriber"))
+    for name, bridge in config.bridges.items():
+        yield from _no_batch(bridge.dead_letter, ("bridges", name, "dead_letter"))
+        yield from _one_at_a_time(bridge.sink, bridge.delivery, ("bridges", name, "sink"))
+
+
+def _no_batch(ref: ComponentRef | None, place: Place) -> Iterator[ConfigFinding]:
+    if ref is not None and isinstance(ref.options, HttpSinkConfig) and ref.options.batch is not None:
+        message = "dead letters are written one by one, and each has an answer of its own"
+        yield ConfigFinding(message, (*place, ref.name, "batch"), "leave out `batch`")
+
+
+def _one_at_a_time(ref: ComponentRef, policy: DeliveryConfig, place: Place) -> Iterator[ConfigFinding]:
+    if isinstance(ref.options, HttpSinkConfig) and ref.options.batch is not None:
+        at = (*place, ref.name, "batch")
+        if policy.order == "partition":
+            message = "with `order: partition` one event of a partition is under way at once: batches have one event"
+            yield ConfigFinding(message, at, "use `order: key`, or no order", warning=True)
+        elif "max_in_flight" in policy.model_fields_set and policy.max_in_flight < ref.options.batch.max_events:
+            message = f"`max_in_flight` is {policy.max_in_flight}: a batch can't have more events, and waits for them"
+            yield ConfigFinding(message, at, "set `max_events` to at most that", warning=True)
 
 
 # -- addresses ----------------------------------------------------------------------------------------------------

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-from gateway_core.contract.component import Guarantees
+from gateway_core.contract.component import Guarantees, OwnMetric
+
+SINK_METRICS = (
+    OwnMetric("tidegate_http_batches_total", "counter", "Requests of sinks with `batch`, each with up to its events."),
+    OwnMetric("tidegate_http_batches_split_total", "counter", "Batches that were rejected, and sent again in halves."),
+)
 
 SOURCE = Guarantees(
     delivery="at least once",
@@ -29,7 +34,7 @@ SINK = Guarantees(
     back_pressure="At most `max_in_flight` attempts; `Retry-After` is kept; a silent subscriber gets one attempt at a "
     "time.",
     binding="CloudEvents HTTP binding 1.0.2",
-    modes=("binary", "structured"),
+    modes=("binary", "structured", "batch"),
     credentials="TLS, client certificates, basic authentication, OAuth 2 client credentials, bearer tokens from files, "
     "signatures (HMAC, Standard Webhooks), header fields such as `Authorization`.",
 )

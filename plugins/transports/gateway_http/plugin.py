@@ -52,6 +52,7 @@ def gateway_transports() -> list[Transport]:
                 _sink,
                 schemes=("http", "https"),
                 guarantees=guarantees.SINK,
+                metrics=guarantees.SINK_METRICS,
             ),
         )
     ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from gateway_cloudevents.bindings import HTTP
@@ -35,6 +36,10 @@ def build_sink(options: HttpSinkConfig, context: BuildContext) -> Sink:
 
 def _engine(options: HttpSinkConfig, context: BuildContext, codec: Codec) -> Engine:
     """Encodes, signs and sends."""
+    if options.batch is not None:
+        from .batches import BatchSink
+
+        return BatchSink(options, replace(context, wants_reply=False), codec)
     if options.client == "httpx":
         from .httpx_client import HttpxSink
 

@@ -127,6 +127,46 @@ def tap(
     raise typer.Exit(show_tap(choice, count, admin, data_dir, as_json=as_json))
 
 
+delayed = typer.Typer(no_args_is_help=True, help="List events that wait until they are due, or change them.")
+_TriggerName = Annotated[str, typer.Argument(metavar="TRIGGER", help="The trigger.", autocompletion=complete.triggers)]
+_Source = Annotated[str, typer.Option(help="The event's source.")]
+_Id = Annotated[str, typer.Argument(metavar="ID", help="The event's id.")]
+
+
+@delayed.command("list")
+def delayed_list(
+    trigger: _TriggerName,
+    limit: Annotated[int, typer.Option(min=0, max=1000, help="How many events to show.")] = 20,
+    admin: AdminAddress = None,
+    data_dir: DataDir = None,
+    as_json: Json = False,
+) -> None:
+    """Count the events that wait for a trigger, and show those that are due first."""
+    from .delayed import list_delayed
+
+    list_delayed(trigger, limit, admin, data_dir, as_json=as_json)
+
+
+@delayed.command("cancel")
+def delayed_cancel(
+    trigger: _TriggerName, id_: _Id, source: _Source, admin: AdminAddress = None, data_dir: DataDir = None
+) -> None:
+    """Cancel an event that waits: it is not delivered. The exit code is 1 if there is none."""
+    from .delayed import change_delayed
+
+    raise typer.Exit(change_delayed("cancel", trigger, id_, source, admin, data_dir))
+
+
+@delayed.command("now")
+def delayed_now(
+    trigger: _TriggerName, id_: _Id, source: _Source, admin: AdminAddress = None, data_dir: DataDir = None
+) -> None:
+    """Deliver an event that waits now. The exit code is 1 if there is none."""
+    from .delayed import change_delayed
+
+    raise typer.Exit(change_delayed("now", trigger, id_, source, admin, data_dir))
+
+
 def top(
     interval: Annotated[float, typer.Option(min=0.1, help="Seconds between two updates.")] = 2.0,
     sort: Annotated[Sort, typer.Option(help="Sort order.")] = Sort.rate,

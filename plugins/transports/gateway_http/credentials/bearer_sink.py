@@ -10,7 +10,15 @@ from typing import Protocol
 from anyio.abc import TaskGroup
 from gateway_options.secrecy import without
 
-from gateway_core.contract.capabilities import ClassifiesResponses, LimitingInFlight, Previewing, Replying, lend
+from gateway_core.contract.capabilities import (
+    ClassifiesResponses,
+    Gathering,
+    LimitingInFlight,
+    Measured,
+    Previewing,
+    Replying,
+    lend,
+)
 from gateway_core.contract.event import Event
 from gateway_core.contract.interfaces import Outcome, Sink
 from gateway_core.contract.options import HIDDEN
@@ -40,7 +48,7 @@ class BearerSink:
         self._token_of = source.token
         self._token: Token | None = None
         self._waiting: set[_Waiting] = set()
-        lend(self, engine, (LimitingInFlight, Replying, Previewing, ClassifiesResponses))
+        lend(self, engine, (Gathering, LimitingInFlight, Measured, Replying, Previewing, ClassifiesResponses))
 
     async def start(self, tasks: TaskGroup) -> None:
         self._loop = asyncio.get_running_loop()
@@ -88,6 +96,7 @@ class BearerSink:
             reason=outcome.reason.replace(token.value.decode(), HIDDEN),
             retry_after_s=outcome.retry_after_s,
             local=outcome.local,
+            shared=outcome.shared,
             stage=outcome.stage,
         )
 

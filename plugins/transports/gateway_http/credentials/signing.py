@@ -39,7 +39,7 @@ class Unsigned(Refused):
 def signing(encode: Encode, credentials: CredentialsConfig | None, context: BuildContext) -> Encode:
     """Returns `encode`, or with these credentials a function that also signs the message, or raises `Unsigned`. Raises
     `StartError` if a file with a secret can't be used."""
-    signer = _signer(credentials, context) if credentials is not None else None
+    signer = signer_of(credentials, context) if credentials is not None else None
     if signer is None:
         return encode
     sign = signer
@@ -62,7 +62,8 @@ def signature_headers(credentials: CredentialsConfig | None) -> frozenset[bytes]
     return frozenset({f"{credentials.standard_webhooks.header_prefix}signature".encode()})
 
 
-def _signer(credentials: CredentialsConfig, context: BuildContext) -> Signer | None:
+def signer_of(credentials: CredentialsConfig, context: BuildContext) -> Signer | None:
+    """What signs bodies; None if these credentials sign nothing. Raises `StartError` as `signing` does."""
     if credentials.hmac is not None:
         return _hmac(credentials.hmac, context)
     if credentials.standard_webhooks is not None:

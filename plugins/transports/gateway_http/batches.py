@@ -1,0 +1,163 @@
+"""The sink that sends several events in one request: the JSON batch format (CloudEvents JSON event format 1.0.2,
+section 4).
+
+Each event is an attempt of its own for the gateway, with the outcome of the request that it was part of. If a
+subscriber rejects a batch for good, one of its events may be the reason: all get an outcome that is `shared`, and come
+back at once. The sink then sends each half of them as a batch, until the event that is rejected stands alone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from functools import partial
+
+from gateway_cloudevents.bindings import HTTP
+from gateway_cloudevents.config import CloudEventsConfig
+
+from gateway_core.contract.component import BuildContext, CodecRef
+from gateway_core.contract.errors import Refused
+from gateway_core.contract.event import Event, Message
+from gateway_core.contract.interfaces import Codec, Outcome
+from gateway_core.contract.outcome import unwritable
+
+from .client import NativeSink, preview, shared_parts
+from .config import HttpSinkConfig
+from .credentials.signing import Signer, Unsigned, signer_of
+from .outcome import unanswered
+from .pool import Exchange
+
+_HEADER = (b"content-type", b"application/cloudevents-batch+json; charset=utf-8")
+_ABOUT_THE_REQUEST = frozenset({401, 405, 415})
+"""Rejections that any request would get, whatever its events are: smaller ones would, too."""
+_MOST_AGAIN = 20_000
+"""How many events are remembered to be sent in a smaller batch. A few never come back, such as those of a partition
+that moved to another gateway."""
+
+
+class _Batch:
+    """Events that go out together. `most` events fill it."""
+
+    __slots__ = ("bodies", "done", "events", "most", "size", "timeout_s", "timer")
+
+    def __init__(self, most: int) -> None:
+        self.most = most
+        self.events: list[Event] = []
+        self.bodies: list[bytes] = []
+        self.done: list[Callable[[Outcome], None]] = []
+        self.size = 2
+        self.timeout_s = 0.0
+        self.timer: asyncio.TimerHandle | None = None
+
+    def body(self) -> bytes:
+        return b"[%s]" % b",".join(self.bodies)
+
+
+class BatchSink(NativeSink):
+    """A `Sink` whose requests have up to `batch.max_events` events."""
+
+    __slots__ = ("_again", "_codec", "_metrics", "_open", "_options", "_sign", "_waiting", "in_flight")
+
+    def __init__(self, options: HttpSinkConfig, context: BuildContext, codec: Codec) -> None:
+        assert options.batch is not None
+        self._codec: Codec = context.build(
+            CodecRef("cloudevents", None, CloudEventsConfig(mode="structured")), "codec", binding=HTTP
+        )
+        super().__init__(options, context, shared_parts(options, context, codec), self._codec.encode)
+        self._options = options.batch
+        self._sign: Signer | None = signer_of(options.credentials, context) if options.credentials else None
+        self._open: _Batch | None = None
+        self._waiting: set[_Batch] = set()
+        self._again: dict[int, tuple[Event, _Batch]] = {}  # by the identity of an event: the half it belongs to
+        self._metrics = {"tidegate_http_batches_total": 0, "tidegate_http_batches_split_total": 0}
+        most = self._options.max_events
+        self.most_in_flight = options.max_connections * most
+        self.in_flight: int | None = min(max(64, 4 * most), 10_000)
+
+    def metrics(self) -> Mapping[str, float | Mapping[str, float]]:
+        """See `gateway_core.contract.capabilities.Measured`."""
+        return dict(self._metrics)
+
+    async def stop(self) -> None:
+        for batch in tuple(self._waiting):
+            self._leave(batch)
+            self._end(batch, unanswered("the gateway is stopping"))
+        await super().stop()
+
+    def send(self, event: Event, timeout_s: float, done: Callable[[Outcome], None]) -> None:
+        try:
+            body = self._codec.encode(event).body or b""
+        except Refused as e:
+            self._loop.call_soon(done, unwritable(e))
+            return
+        half = self._again.pop(id(event), None) if self._again else None
+        if half is not None and half[0] is event:
+            batch = half[1]
+        else:
+            found = self._open
+            if found is not None and found.size + len(body) >= self._options.max_bytes:
+                self._flush(found)
+                found = None
+            batch = self._open = found or _Batch(self._options.max_events)
+        if not batch.events:
+            batch.timeout_s = timeout_s
+            batch.timer = self._loop.call_later(self._options.wait, self._flush, batch)
+            self._waiting.add(batch)
+        batch.events.append(event)
+        batch.bodies.append(body)
+        batch.done.append(done)
+        batch.size += len(body) + 1
+        if len(batch.events) >= batch.most:
+            self._flush(batch)
+
+    def preview(self, event: Event) -> Message:
+        parts = self._shared.value
+        return preview(parts.options, parts.target, self._message([event], b"[%s]" % (self._codec.encode(event).body)))
+
+    def _message(self, events: list[Event], body: bytes) -> Message:
+        return Message([_HEADER, *(self._sign(events[0], body) if self._sign is not None else ())], body)
+
+    def _leave(self, batch: _Batch) -> None:
+        """It takes no more events."""
+        self._waiting.discard(batch)
+        if batch.timer is not None:
+            batch.timer.cancel()
+        if batch is self._open:
+            self._open = None
+
+    def _flush(self, batch: _Batch) -> None:
+        self._leave(batch)
+        try:
+            data = self._write(self._message(batch.events, batch.body()))
+        except Refused as e:
+            outcome = e.outcome if isinstance(e, Unsigned) else unwritable(e)
+            self._loop.call_soon(self._end, batch, outcome)
+            return
+        self._metrics["tidegate_http_batches_total"] += 1
+        timeout_s = batch.timeout_s
+        self._post(Exchange(data, self._now() + timeout_s, timeout_s, partial(self._answered, batch)))
+
+    def _answered(self, batch: _Batch, outcome: Outcome) -> None:
+        code, count = outcome.code, len(batch.events)
+        final = not outcome.delivered and not outcome.retry and code is not None and 400 <= code < 500
+        if count > 1 and final and code not in _ABOUT_THE_REQUEST:
+            outcome = self._split(batch, outcome)
+        self._end(batch, outcome)
+
+    def _split(self, batch: _Batch, outcome: Outcome) -> Outcome:
+        """Its events are sent again, in two halves."""
+        self._metrics["tidegate_http_batches_split_total"] += 1
+        count = len(batch.events)
+        if len(self._again) + count > _MOST_AGAIN:
+            self._again.clear()
+        middle = (count + 1) // 2
+        for events in (batch.events[:middle], batch.events[middle:]):
+            half = _Batch(len(events))
+            self._again.update((id(event), (event, half)) for event in events)
+        reason = f"{outcome.reason} for a batch of {count} events"
+        return Outcome(False, retry=True, code=outcome.code, data=outcome.data, reason=reason, shared=True)
+
+    @staticmethod
+    def _end(batch: _Batch, outcome: Outcome) -> None:
+        for done in batch.done:
+            done(outcome)

@@ -1,0 +1,1 @@
+"""The source `schedule`: events at planned times."""

@@ -1,0 +1,164 @@
+"""`hold_while_down`: a subscriber that gives no answer uses up nothing; one that answers counts as ever."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from gateway_testing import ScriptedSink
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gateway_core.contract.config_model import BridgeConfig
+from gateway_core.contract.interfaces import DELIVERED, Outcome
+from gateway_core.delivery.deliveries import of_key, of_partition
+from tests.budget import examples
+from tests.delivery.gateway_rig import Parts, running, until
+from tests.delivery.test_outage import BAD, BUSY, REFUSED, SILENT, Rig, event
+
+DAY_S = 86_400.0
+
+
+def run(rig: Rig, seconds: float) -> None:
+    """Lets time go by, timer by timer."""
+    end = rig.clock.monotonic() + seconds
+    while (wait := rig.clock.next_timer()) is not None and rig.clock.monotonic() + wait <= end:
+        rig.clock.advance(wait)
+    rig.clock.advance(max(0.0, end - rig.clock.monotonic()))
+
+
+@pytest.mark.spec("HOLD-01")
+@pytest.mark.parametrize("policy", [{}, {"retry": 0}, {"retry": 3}, {"retry_for": 60}, {"retry": 2, "retry_for": 1}])
+@pytest.mark.parametrize("order", [None, of_key, of_partition])
+@pytest.mark.parametrize("count", [1, 2, 200])
+def test_nothing_is_given_up_while_nobody_answers(policy: dict[str, float], order: object, count: int) -> None:
+    down = True
+    rig = Rig(lambda e: REFUSED if down else DELIVERED, order_key_of=order, hold_while_down=True, **policy)  # type: ignore[arg-type]
+    rig.offer(*(event(n, key=b"%d" % (n % 3)) for n in range(1, count + 1)))
+    run(rig, 3 * DAY_S)
+    assert rig.letters.got == []
+    assert (rig.subscription.held, rig.subscription.holding) == (count, True)
+    down = False
+    rig.settle(400)
+    assert rig.letters.got == []
+    assert (rig.subscription.delivered, rig.subscription.holding) == (count, False)
+
+
+@pytest.mark.spec("HOLD-02")
+def test_an_event_that_alone_gets_no_answer_is_given_up() -> None:
+    rig = Rig(lambda e: SILENT if e.attributes["id"] == "1" else DELIVERED, takes_s=1, retry=3, hold_while_down=True)
+    rig.offer(event(1))
+    for n in range(2, 200):
+        rig.offer(event(n))
+        run(rig, 1)
+    rig.settle()
+    assert rig.letters.ids() == ["1"]
+    assert rig.letters.got[0][1].attributes["tidegateattempts"] == 5, "the first says nothing yet, then four count"
+
+
+@pytest.mark.spec("HOLD-03")
+def test_answers_use_up_retries_and_silence_is_no_time_of_them() -> None:
+    answer: Outcome = BUSY
+    rig = Rig(lambda e: answer, retry_for=100, hold_while_down=True)
+    rig.offer(event(1))
+    run(rig, 50)
+    answer = REFUSED
+    run(rig, 2 * DAY_S)
+    assert rig.letters.got == []
+    back = rig.clock.monotonic()
+    answer = BUSY
+    rig.settle()
+    assert rig.letters.ids() == ["1"]
+    assert 20 < rig.clock.monotonic() - back < 150, "about the 50 s that were left, and a wait"
+
+
+@pytest.mark.spec("HOLD-03")
+def test_a_rejection_after_silence_is_final() -> None:
+    answer: Outcome = REFUSED
+    rig = Rig(lambda e: answer, hold_while_down=True)
+    rig.offer(*(event(n) for n in range(1, 20)))
+    run(rig, DAY_S)
+    answer = BAD
+    rig.settle(400)
+    assert sorted(map(int, rig.letters.ids())) == list(range(1, 20))
+
+
+@pytest.mark.spec("HOLD-03")
+@given(st.lists(st.sampled_from(["busy", "refused"]), min_size=1, max_size=30), st.integers(0, 6))
+@examples(200)
+def test_an_event_gets_as_many_answers_as_its_retries_say(script: list[str], retry: int) -> None:
+    """One event alone: only answers count."""
+    answers = iter(script)
+    got: list[str] = []
+
+    def answer(_: object) -> Outcome:
+        got.append(next(answers, "busy"))
+        return BUSY if got[-1] == "busy" else REFUSED
+
+    rig = Rig(answer, retry=retry, hold_while_down=True)
+    rig.offer(event(1))
+    rig.settle()
+    assert rig.letters.ids() == ["1"]
+    # an attempt without an answer counts if the subscriber answered between it and the one before it: with one event
+    # alone these are its own answers
+    counted, last = 0, None
+    answered = 0
+    for one in got:
+        if one == "busy":
+            answered += 1
+            counted += 1
+        else:
+            counted += last is not None and last != answered
+            last = answered
+    assert counted == retry + 1
+
+
+@pytest.mark.anyio
+@pytest.mark.spec("HOLD-01")
+async def test_a_condition_says_so_and_ends(tmp_path: Path) -> None:
+    parts = Parts(ScriptedSink(default=REFUSED))
+    config = {
+        "brokers": {"default": {"ingress": ["tap"], "dead_letter": "letters"}},
+        "triggers": {"t": {"subscriber": "far", "delivery": {"retry": 0, "hold_while_down": True}}},
+    }
+    async with running(parts, config, tmp_path) as gateway:
+        parts.tap.put(*(event(n) for n in range(1, 9)))
+        await until(lambda: gateway.status().triggers[0].condition == "HeldWhileDown")
+        status = gateway.status().triggers[0]
+        assert (status.ready, status.dead_lettered) == (False, 0)
+        assert "connection refused" in status.reason
+        parts.far.default = DELIVERED
+        await until(lambda: gateway.status().triggers[0].delivered == 8)
+        assert gateway.status().triggers[0].condition == "Delivering"
+        assert parts.letters.sent == []
+
+
+@pytest.mark.anyio
+@pytest.mark.spec("HOLD-01")
+async def test_a_bridge_that_fetches_holds_too(tmp_path: Path) -> None:
+    parts = Parts(ScriptedSink(default=REFUSED))
+    bridge = {
+        "source": "pull",
+        "sink": "far",
+        "dead_letter": "letters",
+        "delivery": {"retry": 0, "hold_while_down": True},
+    }
+    async with running(parts, {"bridges": {"b": bridge}}, tmp_path) as gateway:
+        answers = [parts.pull.put(event(n)) for n in range(1, 9)]
+        await until(lambda: gateway.status().bridges[0].condition == "HeldWhileDown")
+        parts.far.default = DELIVERED
+        await until(lambda: all(answer == [None] for answer in answers))
+        assert parts.letters.sent == []
+
+
+@pytest.mark.anyio
+@pytest.mark.spec("HOLD-04")
+async def test_senders_that_wait_are_told_at_once(tmp_path: Path) -> None:
+    parts = Parts(ScriptedSink(default=REFUSED))
+    bridge = {"source": "tap", "sink": "far", "delivery": {"retry": 0, "hold_while_down": True}}
+    assert [place for place, _, _ in BridgeConfig.model_validate(bridge).warnings()] == [
+        ("delivery", "hold_while_down")
+    ]
+    async with running(parts, {"bridges": {"b": bridge}}, tmp_path):
+        (error,) = parts.tap.put(event(1))
+        assert "connection refused" in str(error)

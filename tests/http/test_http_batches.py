@@ -1,0 +1,208 @@
+"""The HTTP sink with `batch`: several events in one request, one response for all, and what a rejection does."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+from gateway_cloudevents import plugin as cloudevents_plugin
+from gateway_http import plugin as http_plugin
+from gateway_log import plugin as log_plugin
+from gateway_testing import Received, Subscriber
+
+from gateway_core.config.registry import Registry
+from gateway_core.contract.clock import SystemClock
+from gateway_core.contract.config_model import GatewayConfig
+from gateway_core.contract.event import Event
+from gateway_core.contract.settings import Settings
+from gateway_core.contract.status import TriggerStatus
+from gateway_core.runtime.gateway import Gateway
+from tests.delivery.gateway_rig import Parts, until
+from tests.in_process import started
+
+pytestmark = pytest.mark.anyio
+
+BATCH = "application/cloudevents-batch+json; charset=utf-8"
+
+
+def event(n: int, key: str = "", data: bytes = b'{"n":1}') -> Event:
+    attributes = {
+        "specversion": "1.0",
+        "id": str(n),
+        "source": "/t",
+        "type": "t",
+        "datacontenttype": "application/json",
+    }
+    return Event(attributes | ({"partitionkey": key} if key else {}), data)
+
+
+def ids(request: Received) -> list[str]:
+    assert request.headers["content-type"] == BATCH
+    return [one["id"] for one in json.loads(request.body)]
+
+
+@asynccontextmanager
+async def gateway(
+    parts: Parts, url: str, folder: Path, batch: dict[str, Any], delivery: dict[str, Any] | None = None, **sink: Any
+) -> AsyncIterator[Callable[[], TriggerStatus]]:
+    """A gateway with one trigger; yields what reads the trigger's status."""
+    registry = Registry()
+    for name, plugin in (("parts", parts), ("log", log_plugin), ("http", http_plugin), ("ce", cloudevents_plugin)):
+        registry.add(name, plugin)
+    config = {
+        "brokers": {"default": {"ingress": ["tap"], "dead_letter": "letters"}},
+        "triggers": {"t": {"subscriber": {"http": {"url": url, "batch": batch, **sink}}, "delivery": delivery or {}}},
+    }
+    made = Gateway(
+        GatewayConfig.model_validate(config), Settings(data_dir=folder, admin="off"), registry, SystemClock()
+    )
+    async with started(made):
+        yield lambda: made.status().triggers[0]
+
+
+async def put(parts: Parts, *events: Event) -> None:
+    answers = parts.tap.put(*events)
+    await until(lambda: answers)
+    assert answers == [None]
+
+
+@pytest.mark.spec("BATCH-01")
+async def test_events_go_out_together_and_one_response_settles_all(tmp_path: Path) -> None:
+    parts = Parts()
+    with Subscriber() as subscriber:
+        async with gateway(parts, subscriber.url, tmp_path, {"max_events": 100, "wait": 10}) as status:
+            await put(parts, *(event(n) for n in range(300)))
+            await until(lambda: status().delivered == 300)
+            assert (status().attempts, status().retried) == (300, 0)
+    assert [len(ids(request)) for request in subscriber.requests] == [100, 100, 100]
+    assert sorted(int(i) for request in subscriber.requests for i in ids(request)) == list(range(300))
+    assert "prefer" not in subscriber.requests[0].headers
+    assert json.loads(subscriber.requests[0].body)[0]["data"] == {"n": 1}
+
+
+@pytest.mark.spec("BATCH-01")
+async def test_a_batch_waits_no_longer_and_is_no_longer_than_it_may_be(tmp_path: Path) -> None:
+    parts = Parts()
+    with Subscriber() as subscriber:
+        async with gateway(parts, subscriber.url, tmp_path, {"max_bytes": 2000, "wait": 0.01}) as status:
+            await put(parts, *(event(n, data=b'"%s"' % (b"x" * 600)) for n in range(9)))
+            await put(parts, event(9, data=b'"%s"' % (b"y" * 5000)))
+            await until(lambda: status().delivered == 10)
+    lengths = sorted(len(request.body) for request in subscriber.requests)
+    assert lengths[-1] > 5000
+    assert all(length <= 2000 for length in lengths[:-1])
+    assert Counter(i for request in subscriber.requests for i in ids(request)) == {str(n): 1 for n in range(10)}
+
+
+@pytest.mark.spec("BATCH-02")
+async def test_a_rejected_batch_is_split_until_its_poison_stands_alone(tmp_path: Path) -> None:
+    parts, poison = Parts(), {"17", "64"}
+
+    def decide(request: Received) -> int:
+        return 422 if poison & set(ids(request)) else 204
+
+    with Subscriber(decide=decide) as subscriber:
+        # without retries: a rejection that others share uses up none
+        async with gateway(parts, subscriber.url, tmp_path, {"wait": 1}, {"retry": 0}) as status:
+            await put(parts, *(event(n) for n in range(100)))
+            await until(lambda: status().delivered == 98 and status().dead_lettered == 2)
+            found = status()
+    assert {e.attributes["id"] for e in parts.letters.sent} == poison
+    requests = [ids(request) for request in subscriber.requests]
+    taken = Counter(i for request in requests if not poison & set(request) for i in request)
+    assert taken == {str(n): 1 for n in range(100) if str(n) not in poison}
+    assert len(requests) <= 1 + 2 * 2 * 7  # both halves of each batch on the way to two events of a hundred
+    assert found.attempts == sum(map(len, requests))
+    for letter in parts.letters.sent:
+        mine = [request for request in requests if letter.attributes["id"] in request]
+        assert letter.attributes["tidegateattempts"] == len(mine)
+        assert (letter.attributes["knativeerrorcode"], len(mine[-1])) == ("422", 1)
+
+
+@pytest.mark.spec("BATCH-02")
+@pytest.mark.parametrize("code", [401, 405, 415])
+async def test_what_is_no_fault_of_an_event_splits_nothing(code: int, tmp_path: Path) -> None:
+    parts = Parts()
+    with Subscriber(default=code) as subscriber:
+        async with gateway(parts, subscriber.url, tmp_path, {"max_events": 10, "wait": 10}) as status:
+            await put(parts, *(event(n) for n in range(10)))
+            await until(lambda: status().dead_lettered == 10)
+    assert len(subscriber.requests) == 1
+
+
+@pytest.mark.spec("BATCH-03")
+async def test_each_event_is_retried_by_its_policy_if_a_batch_fails(tmp_path: Path) -> None:
+    parts = Parts()
+    delivery = {"retry": 2, "backoff_delay_s": 0.01}
+    with Subscriber([503], default=204) as subscriber:
+        async with gateway(parts, subscriber.url, tmp_path, {"max_events": 20, "wait": 0.05}, delivery) as status:
+            await put(parts, *(event(n) for n in range(20)))
+            await until(lambda: status().delivered == 20)
+            assert (status().attempts, status().retried, status().dead_lettered) == (40, 20, 0)
+    assert len(ids(subscriber.requests[0])) == 20
+
+
+@pytest.mark.spec("BATCH-04")
+async def test_the_order_of_a_key_is_kept_also_when_batches_fail_and_split(tmp_path: Path) -> None:
+    parts = Parts()
+    delivery = {"order": "key", "retry": 3, "backoff_delay_s": 0.01}
+    seen: dict[str, list[int]] = {}
+    answers = iter(range(1000))
+
+    def decide(request: Received) -> int:
+        batch = json.loads(request.body)
+        keys = [one["partitionkey"] for one in batch]
+        assert len(set(keys)) == len(keys), "two events of a key in one batch"
+        if next(answers) % 5 == 3:
+            return 503
+        if any(int(one["id"]) % 50 == 7 for one in batch):
+            return 400
+        for one in batch:
+            seen.setdefault(one["partitionkey"], []).append(int(one["id"]))
+        return 204
+
+    with Subscriber(decide=decide) as subscriber:
+        async with gateway(parts, subscriber.url, tmp_path, {"max_events": 8, "wait": 0.005}, delivery) as status:
+            await put(parts, *(event(n, key=f"k{n % 8}") for n in range(200)))
+            await until(lambda: status().delivered + status().dead_lettered == 200)
+    assert all(numbers == sorted(set(numbers)) for numbers in seen.values())
+    dead = {int(e.attributes["id"]) for e in parts.letters.sent}
+    assert {7, 57, 107, 157} <= dead
+    assert sorted(n for numbers in seen.values() for n in numbers) == sorted(set(range(200)) - dead)
+
+
+@pytest.mark.spec("BATCH-05")
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"codec": {"cloudevents": {"mode": "binary"}}}, "mode: binary"),
+        ({"codec": "other"}, "JSON batch format"),
+        ({"client": "httpx"}, "client: native"),
+        ({"webhook": {"origin": "g.example"}}, "single requests"),
+        ({"credentials": {"standard_webhooks": {"secrets": ["whsec_" + "x" * 32]}}}, "hmac"),
+    ],
+)
+def test_what_can_not_be_combined_is_a_fault(options: dict[str, Any], says: str) -> None:
+    from gateway_http.config import HttpSinkConfig
+    from pydantic import ValidationError
+
+    with pytest.raises(ValidationError, match=says):
+        HttpSinkConfig.model_validate({"url": "https://x.example/", "batch": {}, **options})
+
+
+@pytest.mark.spec("BATCH-01")
+async def test_a_stop_ends_a_batch_that_is_being_filled(tmp_path: Path) -> None:
+    parts = Parts()
+    with Subscriber() as subscriber:
+        with anyio.fail_after(30):
+            async with gateway(parts, subscriber.url, tmp_path, {"wait": 0.2}):
+                await put(parts, event(1))
+        async with gateway(parts, subscriber.url, tmp_path, {"wait": 0.2}) as status:
+            await until(lambda: not status().lag and not status().waiting)
+    assert len(subscriber.requests) == 1
