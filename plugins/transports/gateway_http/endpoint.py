@@ -137,7 +137,7 @@ class Endpoint:
         if self._traces and (trace := of_headers(message.headers)):
             for event in events:
                 event.trace = trace
-        if self._intake.deduplicates:
+        if getattr(self._intake, "deduplicates", False):  # stand-ins of tests need not know it
             done = partial(_answered, events, done)
         try:
             if self.gate is not None and who is not None and self._intake.admissions:
