@@ -23,7 +23,12 @@ def test_a_good_config(tidegate, config: Path) -> None:
     config.write_text(GOOD.format(port=0, sink="stdout"))
     ran = tidegate("check", config)
     assert (ran.code, ran.out) == (0, "no faults\n")
-    assert json.loads(tidegate("check", config, "--json").out) == {"ok": True, "faults": [], "warnings": []}
+    assert json.loads(tidegate("check", config, "--json").out) == {
+        "ok": True,
+        "faults": [],
+        "warnings": [],
+        "outlook": [],
+    }
 
 
 @pytest.mark.slow

@@ -52,6 +52,7 @@ USES = {
     "oidc": "brokers: {b: {ingress: [{http: {listen: '127.0.0.1:0', authenticate: [{oidc: {issuer: 'https://i.example',"
     " audience: a}}]}}]}}",
     "otel": "observers: [otel]",
+    "schedule": "bridges: {b: {source: {schedule: {name: s, every: 1h}}, sink: stdout}}",
     "spark": BROKER + "triggers: {t: {subscriber: {spark: {path: /tmp/t}}}}",
 }
 """A config that needs the extra."""

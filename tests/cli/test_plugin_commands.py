@@ -74,7 +74,18 @@ def test_help_groups_commands_by_purpose(tidegate: Any) -> None:
     del found["Options"]
     assert tuple(found)[: len(PANELS)] == PANELS
     assert found["Run"] == ["run", "check", "test"]
-    assert found["Look inside"] == ["status", "get", "audit", "console", "explain", "why", "tap", "top", "graph"]
+    assert found["Look inside"] == [
+        "status",
+        "get",
+        "audit",
+        "console",
+        "explain",
+        "why",
+        "delayed",
+        "tap",
+        "top",
+        "graph",
+    ]
     assert found["Change"] == ["apply", "delete", "pause", "resume", "reload", "login", "logout", "admin"]
     assert {"dlq", "log", "backup", "restore", "offsets", "spark"} <= set(found["Look after data"])
     assert {"send", "demo", "dev", "conformance"} <= set(found["Try out"])

@@ -91,7 +91,7 @@ def test_without_steps_the_path_is_the_channel_and_the_sink_themselves() -> None
     intake = SwitchableIntake(store)
     assert intake.accept == store.accept
     assert intake.refuse == store.refuse
-    assert compose.storing(store, None, None) == store.append  # type: ignore[arg-type]
+    assert compose.storing(store.append, None, None) == store.append  # type: ignore[arg-type]
     assert compose.sending(sink, "t", "b") == sink.send
     assert compose.replying("b", store.accept) == store.accept
     assert compose.giving_up(sink, "t", "b") is sink

@@ -234,7 +234,7 @@ CODEC = codec()
 @pytest.mark.slow
 @pytest.mark.spec("FN-01")
 @given(
-    st.dictionaries(names, json_values, min_size=1, max_size=4),
+    st.dictionaries(names, json_values, min_size=1, max_size=4).filter(lambda e: len({*map(str.lower, e)}) == len(e)),
     st.text(PLAIN, min_size=1),
     st.sampled_from(list(DATA)),
     st.binary(),

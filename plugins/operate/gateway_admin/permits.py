@@ -60,7 +60,7 @@ COMPONENTS: Mapping[str, Mapping[str, frozenset[str]]] = {
         "deadletter": _options("path fsync encrypt"),
         "file": _options("path fsync"),
         "fn": _options("function version deadline_s"),
-        "http": _options("url client headers max_connections tls probe webhook credentials"),
+        "http": _options("url client batch headers max_connections tls probe webhook credentials"),
         "kafka": _options(
             "bootstrap client client_id tls sasl topic linger_ms batch_bytes max_record_bytes compression "
             "delivery_timeout_s"

@@ -127,7 +127,9 @@ def tap(
     raise typer.Exit(show_tap(choice, count, admin, data_dir, as_json=as_json))
 
 
-delayed = typer.Typer(no_args_is_help=True, help="List events that wait until they are due, or change them.")
+delayed = typer.Typer(
+    no_args_is_help=True, help="List events that wait until they are due, cancel them, or deliver them now."
+)
 _TriggerName = Annotated[str, typer.Argument(metavar="TRIGGER", help="The trigger.", autocompletion=complete.triggers)]
 _Source = Annotated[str, typer.Option(help="The event's source.")]
 _Id = Annotated[str, typer.Argument(metavar="ID", help="The event's id.")]
