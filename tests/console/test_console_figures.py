@@ -18,7 +18,7 @@ from gateway_core.runtime.gateway import Gateway
 from tests import web
 from tests.in_process import started
 
-pytestmark = [pytest.mark.anyio, pytest.mark.slow, pytest.mark.spec("CARD-32")]
+pytestmark = [pytest.mark.anyio, pytest.mark.slow, pytest.mark.spec("SVC-03")]
 
 
 class Adds(RunningService):

@@ -154,7 +154,7 @@ def test_two_services_of_one_name_are_an_error() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.spec("CARD-30")
+@pytest.mark.spec("SVC-01")
 async def test_a_service_that_can_not_report_costs_only_its_own_part_of_the_status(tmp_path: Path) -> None:
     gateway = made(tmp_path, Service("page", "A page.", Page))
     page = gateway.services["page"]
@@ -200,7 +200,7 @@ class Applies(Page):
 
 
 @pytest.mark.slow
-@pytest.mark.spec("CARD-31")
+@pytest.mark.spec("SVC-02")
 @pytest.mark.parametrize(
     ("kind", "fault"),
     [
@@ -239,7 +239,7 @@ class Speechless(ScriptedSink):
 
 
 @pytest.mark.slow
-@pytest.mark.spec("CARD-30")
+@pytest.mark.spec("SVC-01")
 async def test_a_component_that_can_not_report_costs_only_its_own_part_of_the_status(tmp_path: Path) -> None:
     registry = Registry()
     registry.add("parts", Parts(far=Speechless()))

@@ -179,6 +179,8 @@ def _parse(command: Any, words: list[str]) -> None:
     """Raises where a command, an option or an argument does not exist."""
     path = "tidegate"
     while hasattr(command, "commands") and words and not words[0].startswith("-"):
+        if words[0] not in command.commands and (default := getattr(command, "default_command", None)):
+            words = [default, *words]
         assert words[0] in command.commands, f"`{path}` has no command `{words[0]}`"
         path, command, words = f"{path} {words[0]}", command.commands[words[0]], words[1:]
     context = command.context_class(command, info_name=path, **command.context_settings)

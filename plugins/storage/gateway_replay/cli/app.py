@@ -13,9 +13,11 @@ from gateway_core.contract.cli.options import DataDir, Json
 class _StartsByName(TyperGroup):
     """`tidegate replay TRIGGER` means `tidegate replay start TRIGGER`, unless it is the name of a command."""
 
+    default_command = "start"
+
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         if args and args[0] not in self.commands and not args[0].startswith("-"):
-            args = ["start", *args]
+            args = [self.default_command, *args]
         found: list[str] = super().parse_args(ctx, args)
         return found
 
