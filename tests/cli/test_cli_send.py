@@ -86,6 +86,7 @@ def test_members_of_our_own_files_are_left_out(tidegate, tmp_path: Path) -> None
 
 
 @pytest.mark.spec("SAFE-106")
+@pytest.mark.slow
 def test_json_that_the_fast_parser_refuses_is_sent_in_each_mode(tidegate, tmp_path: Path) -> None:
     event = b'{"specversion":"1.0","id":"1","source":"/s","type":"t","data":%b}'
     data = [b'"\\ud800"', b"[" * 1500 + b"]" * 1500]

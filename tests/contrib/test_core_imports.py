@@ -232,6 +232,7 @@ def assigned(tree: ast.AST) -> Iterator[str]:
                 yield node.attr
 
 
+@pytest.mark.slow
 def test_no_plugin_assigns_into_a_running_gateway() -> None:
     for file in [f for folder in ("plugins", "dev", "contrib") for f in (ROOT / folder).rglob("*.py")]:
         text = file.read_text(encoding="utf-8")

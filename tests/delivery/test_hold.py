@@ -31,6 +31,7 @@ def run(rig: Rig, seconds: float) -> None:
 @pytest.mark.parametrize("policy", [{}, {"retry": 0}, {"retry": 3}, {"retry_for": 60}, {"retry": 2, "retry_for": 1}])
 @pytest.mark.parametrize("order", [None, of_key, of_partition])
 @pytest.mark.parametrize("count", [1, 2, 200])
+@pytest.mark.slow
 def test_nothing_is_given_up_while_nobody_answers(policy: dict[str, float], order: object, count: int) -> None:
     down = True
     rig = Rig(lambda e: REFUSED if down else DELIVERED, order_key_of=order, hold_while_down=True, **policy)  # type: ignore[arg-type]
@@ -57,6 +58,7 @@ def test_an_event_that_alone_gets_no_answer_is_given_up() -> None:
 
 
 @pytest.mark.spec("HOLD-03")
+@pytest.mark.slow
 def test_answers_use_up_retries_and_silence_is_no_time_of_them() -> None:
     answer: Outcome = BUSY
     rig = Rig(lambda e: answer, retry_for=100, hold_while_down=True)
@@ -73,6 +75,7 @@ def test_answers_use_up_retries_and_silence_is_no_time_of_them() -> None:
 
 
 @pytest.mark.spec("HOLD-03")
+@pytest.mark.slow
 def test_a_rejection_after_silence_is_final() -> None:
     answer: Outcome = REFUSED
     rig = Rig(lambda e: answer, hold_while_down=True)

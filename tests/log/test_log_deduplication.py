@@ -141,6 +141,7 @@ async def test_the_window_begins_with_the_first_and_no_duplicate_prolongs_it(log
 
 
 @pytest.mark.spec("ONCE-03")
+@pytest.mark.slow
 async def test_more_keys_than_it_may_keep_drop_the_oldest_and_status_says_so(log: Any) -> None:
     clock = FakeClock()
     channel = await open_(log, clock=clock, window="2h")

@@ -191,6 +191,7 @@ async def test_retention_removes_none_that_waits(tmp_path: Path) -> None:
 
 
 @pytest.mark.spec("DELAY-02")
+@pytest.mark.slow
 async def test_more_wait_than_a_trigger_may_hold(tmp_path: Path) -> None:
     world = World()
     async with world.runs(tmp_path, delay=60):

@@ -71,6 +71,7 @@ CONFIGS = st.dictionaries(
 
 @pytest.mark.spec("SAFE-70")
 @given(steps=st.lists(CONFIGS, min_size=1, max_size=5))
+@pytest.mark.slow
 def test_no_two_sources_ever_have_one_session(steps: list[dict[str, Any]], tmp_path_factory: Any) -> None:
     folder = tmp_path_factory.mktemp("names")
     for step in steps:

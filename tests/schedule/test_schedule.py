@@ -109,6 +109,7 @@ async def scheduled(folder: Path, taker: Taker, clock: FakeClock, **options: Any
 
 
 @pytest.mark.spec("SCHED-01")
+@pytest.mark.slow
 async def test_a_run_has_its_event_at_its_time(tmp_path: Path) -> None:
     taker, clock = Taker(), FakeClock(at("2026-11-27T10:00:00+00:00"))
     event = {**EVENT, "subject": "s", "extensions": {"team": "a"}}
@@ -195,6 +196,7 @@ ZONES = ["UTC", "Europe/Berlin", "America/New_York", "Australia/Lord_Howe", "Asi
     st.integers(0, 50),
 )
 @examples(150)
+@pytest.mark.slow
 def test_runs_only_grow_and_do_not_depend_on_where_they_are_counted_from(
     zone: str, cron: str, begin: int, skipped: int
 ) -> None:

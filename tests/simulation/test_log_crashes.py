@@ -67,6 +67,7 @@ def test_histories_with_faults_and_crashes(tmp_path: Path, count: int) -> None:
 
 @pytest.mark.spec("ONCE-08")
 @pytest.mark.parametrize("count", [12, pytest.param(400, marks=pytest.mark.full)])
+@pytest.mark.slow
 def test_events_that_are_sent_again_are_stored_once(tmp_path: Path, count: int) -> None:
     for seed in range(9000, 9000 + count):
         run_of_seed(tmp_path / str(seed), seed, storm=seed % 4 == 3, once=True)

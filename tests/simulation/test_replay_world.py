@@ -20,6 +20,7 @@ BUGS = bugs(FOLDER / "replays")
 
 
 @pytest.mark.parametrize("seeds", [range(30), pytest.param(range(30, 2000), marks=pytest.mark.full)])
+@pytest.mark.slow
 def test_no_plan_breaks_a_promise(seeds: range) -> None:
     again = 0
     for seed in seeds:
