@@ -8,7 +8,7 @@ import re
 import textwrap
 from collections.abc import Callable, Iterator
 from types import ModuleType
-from typing import Any, get_args
+from typing import Any, cast, get_args
 
 import docs_fields as fields
 import docs_metrics
@@ -294,7 +294,7 @@ def cli() -> str:
         if command is None:
             lines += _command(root.commands[name], f"tidegate {name}")
         elif _ours(registry, plugin):
-            lines += _command(loaded(command), f"tidegate {name}")
+            lines += _command(loaded(cast(Command, command)), f"tidegate {name}")
     return _page(*lines)
 
 

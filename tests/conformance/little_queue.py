@@ -214,7 +214,7 @@ class Answers:
     def __init__(self, inner: Intake, fault: str) -> None:
         self._inner = inner
         self._fault = fault
-        self.stores, self.admissions = inner.stores, inner.admissions
+        self.stores, self.admissions, self.deduplicates = inner.stores, inner.admissions, inner.deduplicates
         self.refuse, self.attempted, self.withdraw = inner.refuse, inner.attempted, inner.withdraw
 
     def accept(self, events: Any, done: Accepted) -> None:

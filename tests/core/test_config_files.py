@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 from gateway_reload.service import ReloadService
 
-from gateway_core.config.config_read import read_config
+from gateway_core.config.config_read import read_config, registry_of
 from gateway_core.config.registry import Registry
 from gateway_core.contract.errors import StartError
 from gateway_core.contract.hookspecs import hookimpl
@@ -78,7 +78,7 @@ async def test_a_plugin_can_refuse_a_reload(tmp_path: Path) -> None:
     """By its files, or by its service."""
     kept, settings = Kept(), Settings(data_dir=tmp_path, admin="off")
     read = read_config([written(tmp_path, "given")], settings, kept.registry())
-    gateway = Gateway(read.loaded.config, settings, read.registry, read=read)
+    gateway = Gateway(read.loaded.config, settings, registry_of(read), read=read)
     reloader = gateway.services["reload"]
     assert isinstance(reloader, ReloadService)
     kept.fault = "kept.yaml can't be read"
@@ -95,7 +95,7 @@ async def test_a_file_that_an_editor_has_emptied_changes_nothing(tmp_path: Path,
     kept, settings, file = Kept(), Settings(data_dir=tmp_path / "data", admin="off"), tmp_path / "tidegate.yaml"
     file.write_text("brokers: {default: {ingress: [{http: {listen: '127.0.0.1:0'}}]}}\n")
     read = read_config([file], settings, kept.registry())
-    gateway = Gateway(read.loaded.config, settings, read.registry, read=read)
+    gateway = Gateway(read.loaded.config, settings, registry_of(read), read=read)
     reloader = gateway.services["reload"]
     assert isinstance(reloader, ReloadService)
     file.write_text(text)

@@ -29,6 +29,7 @@ class RandomIntake:
     """Answers by chance, at once or later. `safe` are the ids that are stored, `order` those in the order they came,
     without repetitions; ids in `poison` are never taken, but in the dead letter."""
 
+    deduplicates = False
     admissions: Sequence[Admission] = ()
 
     def __init__(self, chance: random.Random, stores: bool, poison: set[str]) -> None:

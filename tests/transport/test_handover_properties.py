@@ -46,6 +46,7 @@ class Whim:
     script: list[str]
     never: frozenset[int]
     in_line: bool
+    deduplicates: bool = False
     asked: list[Asked] = field(default_factory=list)
     safe: set[int] = field(default_factory=set)
     stored: list[int] = field(default_factory=list)
