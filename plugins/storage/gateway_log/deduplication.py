@@ -184,7 +184,7 @@ class Deduplication:
                             break
                         continue
                     after = ms - from_ms
-                    if not 0 <= (after := ms - from_ms) < SPAN:
+                    if not 0 <= after < SPAN:
                         after = _within(after)
                     staged[name] = tail = pack(sequence - from_sequence, after, content)
                     if ms > newest:
