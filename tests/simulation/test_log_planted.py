@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
 from tests.simulation.planting import FOLDER, TREE, bugs
-from tests.simulation.test_planting import page, plain
+from tests.simulation.test_planting import fits_and_quotes
 
 pytestmark = pytest.mark.spec("SIM-11")
 BUGS = bugs(FOLDER / "log")
@@ -17,10 +16,7 @@ BUGS = bugs(FOLDER / "log")
 
 @pytest.mark.parametrize("name", BUGS)
 def test_a_bug_of_the_log_fits_the_code_and_quotes_the_promise(name: str) -> None:
-    bug = BUGS[name]
-    for change in bug.changes:
-        compile(change.applied(Path(TREE, change.file).read_text()), change.file, "exec")
-    assert plain(bug.promise) in page(bug.page), "the page does not say this"
+    fits_and_quotes(BUGS[name])
 
 
 @pytest.mark.usefixtures("processes")

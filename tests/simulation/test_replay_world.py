@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
@@ -12,7 +11,7 @@ from tests.simulation.history import Arrived, ReplayBegan
 from tests.simulation.oracle import violations
 from tests.simulation.planting import FOLDER, TREE, bugs
 from tests.simulation.replay_plan import replaying
-from tests.simulation.test_planting import page, plain
+from tests.simulation.test_planting import fits_and_quotes
 from tests.simulation.world import run
 
 pytestmark = pytest.mark.spec("AGAIN-19")
@@ -35,10 +34,7 @@ def test_no_plan_breaks_a_promise(seeds: range) -> None:
 
 @pytest.mark.parametrize("name", BUGS)
 def test_a_bug_fits_the_code_and_quotes_the_promise(name: str) -> None:
-    bug = BUGS[name]
-    for change in bug.changes:
-        compile(change.applied(Path(TREE, change.file).read_text()), change.file, "exec")
-    assert plain(bug.promise) in page(bug.page), "the page does not say this"
+    fits_and_quotes(BUGS[name])
 
 
 @pytest.mark.usefixtures("processes")
