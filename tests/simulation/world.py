@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import json
 import shutil
+import sys
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
@@ -105,6 +106,9 @@ def run(plan: Plan, folder: Path | None = None) -> History:
             finally:
                 plugins.playing = None
                 world.leave()
+                # a gateway that was killed does not take back that this thread runs asyncio
+                if sniffio := sys.modules.get("sniffio"):
+                    sniffio.thread_local.name = None
         return world.history
     finally:
         if collects:
