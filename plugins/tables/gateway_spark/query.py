@@ -18,6 +18,7 @@ from .job import Job
 from .launch import JVM_OPTIONS, hidden_options, launched
 from .session_conf import on_this_machine
 from .tables.conf import conf_of_format
+from .worker_python import worker_python
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -98,10 +99,11 @@ def jvm_options(found: java.Java) -> str:
 
 def environment(found: java.Java, master: str = "local") -> dict[str, str]:
     """Environment variables that a process needs before it starts Spark. On this machine, workers use this Python with
-    its packages, whatever `python3` on PATH is. On a cluster, `PYSPARK_PYTHON` is used if it is set, else `python3`."""
+    its packages (`worker_python`), whatever `python3` on PATH is. On a cluster, `PYSPARK_PYTHON` is used if it is set,
+    else `python3`."""
     here = on_this_machine(master)
     chosen = "" if master.startswith("local") else os.environ.get("PYSPARK_PYTHON", "")
-    python = chosen or (sys.executable if here else "python3")
+    python = chosen or (worker_python() if here else "python3")
     return {
         **({"SPARK_LOCAL_IP": "127.0.0.1"} if here else {}),
         "JAVA_HOME": str(found.home),
