@@ -9,7 +9,7 @@ from __future__ import annotations
 import gc
 import sys
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 
 import pytest
@@ -94,6 +94,21 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         together[order[item][1]].add(file)
     costs = {group: sum(cost_table.known().get(file, 0.0) for file in files) for group, files in together.items()}
     items.sort(key=lambda item: (order[item][0], -costs[order[item][1]], order[item][1]))
+    items[:] = _mixed(items, {item: group for item, (_, group) in order.items()})
+
+
+def _mixed(items: list[pytest.Item], group_of: Mapping[pytest.Item, str]) -> list[pytest.Item]:
+    """Unit tests, which need a core each, among those that start processes and wait most of their time; and of both,
+    expensive groups among cheap ones. Otherwise all workers need a core at one time, and all wait at another."""
+    place: dict[pytest.Item, float] = {}
+    for name in ("process", "unit"):
+        own = [item for item in items if item.get_closest_marker(name)]
+        groups = list(dict.fromkeys(group_of[item] for item in own))
+        turns = [group for pair in zip(groups, reversed(groups), strict=True) for group in pair]
+        turn = {group: n for n, group in enumerate(dict.fromkeys(turns))}
+        own.sort(key=lambda item: turn[group_of[item]])
+        place |= {item: (n + 1) / len(own) for n, item in enumerate(own)}
+    return sorted(items, key=lambda item: place.get(item, 0.0))
 
 
 def _is_pure(item: pytest.Item) -> bool:
