@@ -14,6 +14,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -24,6 +25,10 @@ from typing import IO, Any
 _READ_ONCE = ("PYTHON", "LD_", "MALLOC_", "OPENSSL_", "SSL_", "GLIBC_", "COVERAGE")
 """Beginnings of variables that are read when a process starts or imports something."""
 _MOST = 1 << 20
+_USUAL = """
+brokers: {default: {ingress: [http: {listen: "127.0.0.1:0"}], channel: log, dead_letter: {file: {path: letters.jsonl}}}}
+triggers: {t: {filters: [{exact: {type: t}}], subscriber: "http://127.0.0.1:1/", delivery: {retry: 1}}}
+"""
 
 
 class Forked(subprocess.Popen[bytes]):
@@ -111,6 +116,7 @@ def _import_all() -> None:
     import importlib
     import pkgutil
 
+    from gateway_core.config.load import load_all
     from gateway_core.config.registry import Registry
 
     for offer in Registry.installed().offers():
@@ -123,10 +129,16 @@ def _import_all() -> None:
         for one in pkgutil.iter_modules(package.__path__, f"{package.__name__}.")
         if not one.name.endswith("__main__")
     ]
-    later = ("gateway_console.routes", "gateway_console.parts", "gateway_core.runtime.replacement", "uvloop")
-    for name in (*found, *later):
+    later = ("gateway_console.routes", "gateway_console.parts", "gateway_console.service", "gateway_replay.service")
+    more = ("gateway_core.runtime.replacement", "uvloop", "anyio._backends._asyncio", "encodings.idna")
+    for name in (*found, *later, *more):
         with suppress(ImportError):
             importlib.import_module(name)
+    # pydantic builds most validators when they are first used
+    with tempfile.NamedTemporaryFile("w", suffix=".yaml") as config:
+        config.write(_USUAL)
+        config.flush()
+        load_all([Path(config.name)], Registry.installed(), {})
 
 
 def _serve(asked: socket.socket) -> None:

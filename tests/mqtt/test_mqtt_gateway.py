@@ -45,12 +45,14 @@ def test_a_gateway_that_is_killed_loses_nothing(
     processes: None, tmp_path: Path, mqtt_server: Server, publisher: Publisher, qos: int
 ) -> None:
     config = INTO_LOG.format(options=options(mqtt_server, tmp_path, qos=qos, receive_maximum=20))
-    wanted = {str(n) for n in range(300)}
+    sent: list[str] = []
+    killed = threading.Event()
     with GatewayProcess(config, tmp_path) as gateway:
 
         def publish() -> None:
-            for n in range(300):
-                publisher.publish(f"gateway/{unique(tmp_path)}/{n % 7}", message(str(n)), qos)
+            while len(sent) < 300 or (not killed.is_set() and len(sent) < 30_000):
+                sent.append(str(len(sent)))
+                publisher.publish(f"gateway/{unique(tmp_path)}/{len(sent) % 7}", message(sent[-1]), qos)
 
         load = threading.Thread(target=publish)
         load.start()
@@ -59,8 +61,9 @@ def test_a_gateway_that_is_killed_loses_nothing(
             gateway.wait_until(lambda: len(ids(tmp_path)) > count, what="more events")  # noqa: B023
             gateway.kill()
             gateway.start()
+        killed.set()
         load.join(60)
-        gateway.wait_until(lambda: wanted <= set(ids(tmp_path)), 60, "every event")
+        gateway.wait_until(lambda: set(sent) <= set(ids(tmp_path)), 60, "every event")
         assert gateway.stop() == 0
 
 
