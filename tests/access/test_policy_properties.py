@@ -11,14 +11,13 @@ from gateway_access.policy import AllowConfig, Policies
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway_core.config.registry import Registry
 from gateway_core.contract.clock import SystemClock
 from gateway_core.contract.component import BuildContext, FilterRef
 from gateway_core.contract.event import Event
 from gateway_core.contract.identity import ANONYMOUS, Identity
 from tests.budget import examples
+from tests.installed import REGISTRY
 
-REGISTRY = Registry.installed()
 CONTEXT = BuildContext(owner="here", data_dir=Path(), clock=SystemClock(), registry=REGISTRY)
 
 WORDS = st.sampled_from(["a", "ab", "abc", "b", "A", "AB", "a*", "*", "anonymous", "anonymous2", "key a"])

@@ -34,6 +34,7 @@ from gateway_core.contract.event import Event
 from gateway_core.pipeline.infos import source_states
 from gateway_core.runtime.offline import OfflineRegistry, build_with
 from tests.budget import examples
+from tests.installed import REGISTRY
 
 pytestmark = pytest.mark.spec("SE-03")
 
@@ -299,9 +300,6 @@ def _seen(folder: Path, config: dict[str, Any], env: dict[str, str]) -> dict[str
             continue
         found[f"address {ref.name}"] = f"{getattr(component, 'address', '')} {component!r}"
     return found
-
-
-REGISTRY = Registry.installed()
 
 
 def _refs(value: Any) -> Iterator[ComponentRef]:

@@ -7,12 +7,11 @@ from typing import Any
 
 from gateway_testing import FakeClock
 
-from gateway_core.config.registry import Registry
 from gateway_core.contract.component import BuildContext
 from gateway_core.contract.event import Message
 from gateway_core.contract.peer import Peer
+from tests.installed import REGISTRY
 
-REGISTRY = Registry.installed()
 NOW = 1_700_000_000
 Headers = dict[str, str] | list[tuple[str, str]]
 

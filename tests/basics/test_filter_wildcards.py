@@ -11,7 +11,6 @@ from gateway_cesql.config import CesqlConfig
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from gateway_core.config.registry import Registry
 from gateway_core.contract.clock import SystemClock
 from gateway_core.contract.component import BuildContext, FilterRef
 from gateway_core.contract.configs import load_all
@@ -19,8 +18,8 @@ from gateway_core.contract.event import Event
 from gateway_core.contract.filter_values import like, spelt
 from gateway_core.contract.interfaces import Filter
 from tests.budget import examples
+from tests.installed import REGISTRY
 
-REGISTRY = Registry.installed()
 TEXTS = st.text("ab.*%_' ", min_size=1, max_size=8).filter(lambda t: "*" in t)
 
 

@@ -13,14 +13,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from gateway_core.config.registry import Registry
 from gateway_core.contract.component import BuildContext, KeyMapperRef
 from gateway_core.contract.errors import Refused
 from gateway_core.contract.event import Event
 from gateway_core.contract.interfaces import KeyMapper
 from tests.budget import examples
+from tests.installed import REGISTRY
 
-CONTEXT = BuildContext("test", Path(), FakeClock(), Registry.installed())
+CONTEXT = BuildContext("test", Path(), FakeClock(), REGISTRY)
 JSON = {"datacontenttype": "application/json"}
 ORDER = (
     b'{ "id": "o-1", "customer": {"id": 7, "the \\u006eame": "\xc3\xa9", "vip": true, "none": null},'

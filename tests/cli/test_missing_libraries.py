@@ -15,6 +15,7 @@ import pytest
 from gateway_core.cli.lazy import FOR_DEVELOPMENT
 from gateway_core.config import installed
 from gateway_core.config.registry import Registry
+from tests.installed import REGISTRY
 from tests.tree import DEV, GROUPS, ROOT
 
 BLOCKED = """
@@ -62,12 +63,12 @@ LIBRARIES = {
     o.component.extra: sorted(
         {
             m
-            for other in Registry.installed().offers()
+            for other in REGISTRY.offers()
             if other.component.extra == o.component.extra
             for m in other.component.requires
         }
     )
-    for o in Registry.installed().offers()
+    for o in REGISTRY.offers()
     if o.component.extra
 }
 
@@ -105,7 +106,7 @@ def test_a_library_that_is_missing_breaks_no_command_of_another(extra: str, tmp_
         ["graph", str(plain)],
         ["explain", str(event), str(plain)],
         ["--help"],
-        *([name, "--help"] for name in sorted(Registry.installed().commands)),
+        *([name, "--help"] for name in sorted(REGISTRY.commands)),
     ]
     users = []
     for name in USES if extra == "all" else [extra]:
@@ -140,7 +141,7 @@ class Broken:
 def test_a_check_that_fails_is_named_with_its_plugin_and_the_others_go_on(
     tidegate: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    registry = Registry.installed()
+    registry = REGISTRY
     registry.add("broken", Broken())
     monkeypatch.setattr(Registry, "installed", lambda: registry)
     file = tmp_path / "tidegate.yaml"

@@ -13,12 +13,12 @@ from typing import Any
 import pytest
 
 from gateway_core.cli.lazy import PANELS, loaded
-from gateway_core.config.registry import Registry
+from tests.installed import REGISTRY
 from tests.planted import install, leave_out
 
 COMMANDS = {
     name: command
-    for name, (command, plugin) in Registry.installed().commands.items()
+    for name, (command, plugin) in REGISTRY.commands.items()
     if plugin in ("admin", "inspect", "scenario", "http")
 }
 

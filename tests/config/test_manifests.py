@@ -16,7 +16,6 @@ from hypothesis import strategies as st
 sys.path.insert(0, str(Path(__file__).parent))
 from config_plugins import registry
 
-from gateway_core.config.registry import Registry
 from gateway_core.contract.config_extension import DocumentOrigin
 from gateway_core.contract.config_model import GatewayConfig
 from gateway_core.contract.configs import load, load_all
@@ -25,11 +24,12 @@ from gateway_core.contract.event import Event
 from gateway_core.contract.faults import render
 from gateway_core.contract.interfaces import Outcome
 from gateway_core.delivery import Subscription
+from tests import installed
 from tests.budget import examples
 
 SAMPLES = Path(__file__).parent / "manifests"
 REGISTRY = registry()
-INSTALLED = Registry.installed()
+INSTALLED = installed.REGISTRY
 V1 = "apiVersion: eventing.knative.dev/v1"
 URL = "http://127.0.0.1:9000/"
 

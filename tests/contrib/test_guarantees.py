@@ -5,14 +5,14 @@ from __future__ import annotations
 import pytest
 from gateway_terminal.cards import card, card_lines
 
-from gateway_core.config.registry import Registry
 from gateway_core.contract.component import Guarantees
 from gateway_core.contract.offer import Offer
+from tests.installed import REGISTRY
 
 OFFERS = [
     offer
     for kind in ("source", "sink", "channel", "dead_letter")
-    for offer in Registry.installed().offers(kind)  # type: ignore[arg-type]
+    for offer in REGISTRY.offers(kind)  # type: ignore[arg-type]
     if offer.kind == kind
 ]
 TEXTS = ("acknowledged", "redelivery", "order", "back_pressure", "binding", "credentials")

@@ -9,13 +9,11 @@ from typing import Any
 
 import pytest
 
-from gateway_core.config.registry import Registry
 from gateway_core.contract.configs import load_all
 from gateway_core.contract.errors import ConfigError
 from gateway_core.runtime.durable_names import ConfigNames
 from tests.command_line import tidegate
-
-REGISTRY = Registry.installed()
+from tests.installed import REGISTRY
 
 INGRESS = {
     "kafka": "{topic: t}",

@@ -27,9 +27,10 @@ from gateway_core.contract.settings import Settings
 from gateway_core.runtime.gateway import Gateway
 from tests.admin_routes import all_routes
 from tests.docs.blocks import ROOT, Block, blocks, of_page
+from tests.installed import REGISTRY
 
 LANGUAGES = {"", "yaml", "sh", "python", "json", "toml", "promql", "ini"}
-SECTIONS = {*GatewayConfig.model_fields, *Registry.installed().sections}
+SECTIONS = {*GatewayConfig.model_fields, *REGISTRY.sections}
 _CODE = re.compile(r"^\s*(\$ |tidegate \w+|import |from \w+ import )", re.MULTILINE)
 IDS: Any = {"ids": lambda block: block.name}
 

@@ -13,11 +13,11 @@ from gateway_testing import FakeClock
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway_core.config.registry import Registry
 from gateway_core.contract.component import BuildContext, CodecRef
 from gateway_core.contract.event import Event
 from gateway_core.contract.interfaces import Codec
 from tests.budget import examples
+from tests.installed import REGISTRY
 
 TOPIC = ("orders.v1", 3)
 
@@ -85,9 +85,6 @@ HEADERS: dict[str, tuple[list[tuple[str, bytes | None]], dict[str, str]]] = {
 def test_headers_are_attributes(headers: list[tuple[str, bytes | None]], attributes: dict[str, str]) -> None:
     found = wrapped(headers=headers).attributes
     assert {n: v for n, v in found.items() if n not in ("specversion", "id", "source", "type", "time")} == attributes
-
-
-REGISTRY = Registry.installed()
 
 
 def codec(mode: str, binding: object) -> Codec:

@@ -11,14 +11,12 @@ from gateway_mqtt.sessions import overlap
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway_core.config.registry import Registry
 from gateway_core.contract.component import SourceRef
 from gateway_core.contract.config_model import GatewayConfig
 from gateway_core.contract.configs import load_all
 from gateway_core.contract.errors import ConfigError
 from gateway_core.runtime.durable_names import ConfigNames
-
-REGISTRY = Registry.installed()
+from tests.installed import REGISTRY
 
 
 def config(brokers: Mapping[str, Sequence[str | dict[str, Any]]]) -> GatewayConfig:

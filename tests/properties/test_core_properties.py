@@ -12,7 +12,6 @@ from gateway_testing import FakeClock
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway_core.config.registry import Registry
 from gateway_core.contract.component import BuildContext, KeyMapperRef
 from gateway_core.contract.config_node import Node
 from gateway_core.contract.event import Event, text_of
@@ -20,13 +19,14 @@ from gateway_core.contract.filters import all_of, attributes_filter
 from gateway_core.contract.interpolation import Interpolator
 from gateway_core.contract.settings import Settings
 from tests.budget import examples
+from tests.installed import REGISTRY
 
 QUICK = examples(60)
 NAMES = st.sampled_from(["type", "source", "partitionkey", "flag"])
 TEXTS = st.sampled_from(["", "a", "ab", "true", "1", "é ☃"])
 VALUES = st.one_of(TEXTS, st.booleans(), st.integers(0, 2))
 EVENTS = st.dictionaries(NAMES, VALUES).map(Event)
-CONTEXT = BuildContext("test", Path(), FakeClock(), Registry.installed())
+CONTEXT = BuildContext("test", Path(), FakeClock(), REGISTRY)
 
 
 FEW_NAMES = st.sampled_from(["flag", "type"])

@@ -35,17 +35,16 @@ from gateway_websocket.subprotocol import BINDING as WEBSOCKET
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway_core.config.registry import Registry
 from gateway_core.contract.cli.common import CommandError
 from gateway_core.contract.component import Binding, BuildContext, CodecRef, FilterRef, KeyMapperRef
 from gateway_core.contract.errors import Refused
 from gateway_core.contract.event import Event, Message
 from tests.budget import examples
 from tests.hard_json import JSON, NO_JSON, is_json
+from tests.installed import REGISTRY
 
 pytestmark = pytest.mark.spec("SAFE-106", "BR-16")
 
-REGISTRY = Registry.installed()
 CONTEXT = BuildContext("test", Path(), FakeClock(), REGISTRY)
 GOOD = {"specversion": "1.0", "id": "1", "source": "/s", "type": "t", "datacontenttype": "application/json"}
 ONE = (b"content-type", b"application/cloudevents+json")

@@ -17,12 +17,12 @@ from gateway_transport.http_retries import is_retried, retry_after_s
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway_core.config.registry import Registry
 from gateway_core.contract.component import BuildContext, CodecRef
 from gateway_core.contract.errors import Refused
 from gateway_core.contract.event import Message
 from gateway_core.contract.interfaces import Codec
 from tests.budget import examples
+from tests.installed import REGISTRY
 
 QUICK = examples(120)
 
@@ -95,7 +95,7 @@ def test_a_retry_after_date_is_the_time_until_then(then: int, now: int) -> None:
     assert retry_after_s(formatdate(then, usegmt=True).encode(), now) == max(0, then - now)
 
 
-CONTEXT = BuildContext("test", Path(), FakeClock(), Registry.installed(), binding=HTTP)
+CONTEXT = BuildContext("test", Path(), FakeClock(), REGISTRY, binding=HTTP)
 CODEC: Codec = CONTEXT.build(CodecRef("cloudevents"))
 
 

@@ -29,6 +29,7 @@ from gateway_core.delivery import Subscription
 from gateway_core.runtime.build import Builder
 from gateway_core.runtime.offline import built_offline
 from tests.budget import examples
+from tests.installed import REGISTRY
 
 QUICK = examples(80)
 CONFIG = """\
@@ -174,7 +175,6 @@ FILTERS: st.SearchStrategy[dict[str, Any]] = st.recursive(
     ),
     max_leaves=6,
 )
-REGISTRY = Registry.installed()
 CONTEXT = BuildContext("test", Path("/nowhere"), FakeClock(), REGISTRY)
 
 

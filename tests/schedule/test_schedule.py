@@ -244,6 +244,7 @@ async def test_a_restart_of_some_seconds_misses_nothing(tmp_path: Path) -> None:
 
 
 @pytest.mark.spec("SCHED-03")
+@pytest.mark.slow
 async def test_a_clock_that_is_set_back_repeats_nothing_and_one_set_forward_misses(tmp_path: Path) -> None:
     taker, clock = Taker(), FakeClock(at("2026-11-27T10:30:00+00:00"))
     async with scheduled(tmp_path, taker, clock, cron="0 * * * *", missed="skip") as world:
@@ -271,6 +272,7 @@ async def test_years_of_missed_runs_cost_little(tmp_path: Path) -> None:
 
 
 @pytest.mark.spec("SCHED-04")
+@pytest.mark.slow
 async def test_a_run_that_can_not_be_stored_waits_and_one_that_is_rejected_does_not(tmp_path: Path) -> None:
     taker, clock = Taker(), FakeClock(at("2026-11-27T10:59:00+00:00"))
     async with scheduled(tmp_path, taker, clock, cron="* * * * *", missed="all") as world:

@@ -16,16 +16,15 @@ from gateway_testing import FakeClock
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway_core.config.registry import Registry
 from gateway_core.contract.component import BuildContext, CodecRef
 from gateway_core.contract.errors import Refused
 from gateway_core.contract.event import Event, Message
 from gateway_core.contract.interfaces import Codec
 from tests.budget import examples
+from tests.installed import REGISTRY
 
 pytestmark = pytest.mark.spec("HM-20")
 
-REGISTRY = Registry.installed()
 CONTEXT = BuildContext("test", Path(), FakeClock(), REGISTRY)
 STRIPE = {"type": "com.stripe.{/type}", "source": "https://stripe.com/", "id": "{/id}", "time": "{/created}"}
 
