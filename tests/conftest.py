@@ -122,6 +122,8 @@ def _group(item: pytest.Item) -> str | None:
     for name in ("spark", "secure_kafka"):
         if name in item.fixturenames:
             return name
+    if "browser" in item.fixturenames:
+        return "browser"
     made = item._fixtureinfo.name2fixturedefs.values()
     return item.nodeid.partition("::")[0] if any(one[-1].scope in ("module", "class") for one in made) else None
 

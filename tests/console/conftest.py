@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import ExitStack
 
 import pytest
 from playwright.sync_api import Browser, Page, expect, sync_playwright
@@ -11,18 +12,46 @@ from tests.console import browser as browsers
 from tests.console.lab import Lab, lab, opened
 
 
+class _Kept:
+    """The browser while tests that need it follow each other: to start one takes a second of CPU time."""
+
+    def __init__(self) -> None:
+        self._open = ExitStack()
+        self._made: Browser | None = None
+
+    def browser(self) -> Browser:
+        if self._made is None:
+            found = browsers.find()
+            playwright = self._open.enter_context(sync_playwright())
+            self._made = playwright.chromium.launch(
+                executable_path=found.program, env=dict(found.env) or None, args=["--no-sandbox", "--disable-gpu"]
+            )
+            self._open.callback(self._made.close)
+        return self._made
+
+    def close(self) -> None:
+        self._made = None
+        self._open.close()
+
+
+_kept = _Kept()
+
+
 @pytest.fixture(scope="module")
-def browser(processes: None) -> Iterator[Browser]:
-    """One browser for the tests of a file; each test has pages of its own, without the cookies of others. While it is
-    open Playwright's event loop runs, so no other test of this worker may come between."""
+def browser(processes: None) -> Browser:
+    """The browser of all tests; each has pages of its own, without the cookies of others."""
     expect.set_options(timeout=60_000)
-    found = browsers.find()
-    with sync_playwright() as playwright:
-        made = playwright.chromium.launch(
-            executable_path=found.program, env=dict(found.env) or None, args=["--no-sandbox", "--disable-gpu"]
-        )
-        yield made
-        made.close()
+    return _kept.browser()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> Iterator[None]:
+    """While the browser is open, Playwright's event loop runs: no other test may come between."""
+    try:
+        return (yield)
+    finally:
+        if "browser" not in getattr(nextitem, "fixturenames", ()):
+            _kept.close()
 
 
 @pytest.fixture(scope="module")
