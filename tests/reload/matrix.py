@@ -26,6 +26,8 @@ from gateway_testing import GatewayProcess
 STREAMS = ("a", "b", "c")
 PATIENCE_S = 120.0
 QUIET_S = 5.0
+_SOON = {"ack_wait_s": 1}
+"""What a server may keep for a client that has left comes again within `QUIET_S`, else it would count as lost."""
 """If nothing has come for so long, the rest waits for another config."""
 
 
@@ -58,7 +60,7 @@ class Nats:
         self.word, self._url = word, f"nats://127.0.0.1:{port}"
 
     def source(self, stream: str) -> dict[str, Any]:
-        return {"nats": {"servers": self._url, "subject": f"{self.word}.{stream}", "stream": f"{self.word}_{stream}"}}
+        return {"nats": {"servers": self._url, "subject": f"{self.word}.{stream}", "stream": f"{self.word}_{stream}", **_SOON}}
 
     def _ask(self, question: Callable[[Any], Any]) -> Any:
         import nats
