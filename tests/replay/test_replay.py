@@ -9,6 +9,9 @@ import pytest
 from gateway_testing import Subscriber
 from gateway_testing.process import GatewayProcess
 
+from tests.command_line import tidegate
+from tests.explain.test_why import ways, why
+from tests.ledger import free_port
 from tests.replay import lab
 
 pytestmark = pytest.mark.usefixtures("processes")
@@ -147,3 +150,44 @@ def test_another_sink_gets_them_in_the_triggers_place(tmp_path: Path) -> None:
         assert not s.requests
         assert lab.got(other, "there") == dict.fromkeys(lab.ids(10), 1)
         assert "no sink has the scheme" in lab.refused(g, "replay", "one", "--from", "1h", "--to-sink", "gopher://x/")
+
+
+@pytest.mark.spec("AGAIN-20")
+@pytest.mark.parametrize("workers", [1, pytest.param(2, marks=pytest.mark.full)])
+def test_why_knows_that_a_replay_delivered_what_was_given_up(tmp_path: Path, workers: int) -> None:
+    """The dead letter stays, whoever delivers the event after all; so does what is known, over a kill."""
+    bad = True
+    port = free_port() if workers > 1 else 0
+    with (
+        Subscriber(decide=lambda r: 400 if bad and r.path == "/one" else 202) as s,
+        GatewayProcess(lab.config(s, port=port), tmp_path, {"TIDEGATE_WORKERS": f"{workers}"}) as g,
+    ):
+        for id_ in lab.ids(8):  # a connection each, so that both workers have some
+            lab.send(g, [id_])
+        g.wait_until(lambda: len(letters(g)) == 8, what="the dead letters")
+        lab.run(g, "why", "3", code=1)
+        failed = lab.run(g, "replay", "one", "--from", "1h", "--wait", code=1)
+        assert (failed["delivered"], failed["given_up"]) == (0, 8)
+        lab.run(g, "why", "3", code=1)
+        bad = False
+        assert lab.run(g, "replay", "one", "--from", "1h", "--wait")["delivered"] == 8
+        for _ in range(2):
+            for id_ in lab.ids(8):
+                g.wait_until(lambda id_=id_: "; replayed at " in way(g, id_)["text"], what=f"event {id_}")
+                assert way(g, id_)["state"] == "delivered"
+                assert way(g, id_)["text"].endswith("; its dead letter is still stored")
+            g.kill()
+            g.start()
+        assert tidegate("dlq", "replay", "--all", "--data-dir", g.data_dir).stdout == "16 replayed, 0 left\n"
+        assert tidegate("dlq", "list", "--data-dir", g.data_dir).stdout.startswith("no dead letters\n")
+
+
+def letters(gateway: GatewayProcess) -> list[dict[str, str]]:
+    found: list[dict[str, str]] = json.loads(tidegate("dlq", "list", "--json", "--data-dir", gateway.data_dir).stdout)
+    return found
+
+
+def way(gateway: GatewayProcess, id_: str) -> dict[str, str]:
+    """What is known of an event at trigger `one`."""
+    found: dict[str, str] = ways(why(gateway, id_))["one"]
+    return found

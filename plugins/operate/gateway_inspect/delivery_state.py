@@ -89,6 +89,11 @@ def _knowledge(facts: Facts) -> tuple[bool, int]:
     return facts["held"] is not None, _KNOWING.index(facts["delivery_state"])
 
 
+def _last(given_up: Facts | None) -> str:
+    """When it was given up, or delivered after that; as text, which is in order."""
+    return "" if given_up is None else given_up["delivered"] or given_up["at"]
+
+
 def merged(answers: list[dict[str, dict[str, Any]]]) -> dict[str, dict[str, Any]]:
     """Merges the answers of several workers: the one that has an event knows best, and then one that had it."""
     found: dict[str, dict[str, Any]] = {}
@@ -98,7 +103,8 @@ def merged(answers: list[dict[str, dict[str, Any]]]) -> dict[str, dict[str, Any]
             if mine is theirs:
                 continue
             failures = mine["failures"] + theirs["failures"]
-            given_up = mine["given_up"] or theirs["given_up"]
+            # another worker than the one that gave it up may have delivered it again
+            given_up = max((mine["given_up"], theirs["given_up"]), key=_last)
             best = max(mine, theirs, key=_knowledge)
             found[name] = {**best, "failures": failures, "given_up": given_up}
     return found
@@ -159,6 +165,10 @@ def _state(
         return "delayed", "it waits until it is due, and is delivered then"
     if state_of_feed == "unread":
         return "waiting", _why_waiting(where, "the trigger has not reached it yet")
+    delivered = (given_up is not None and given_up["delivered"]) or ""
+    if given_up is not None and dead_letter is not None and delivered > str(dead_letter.get("last")):
+        state, text = _gone(given_up)
+        return state, f"{text}; its dead letter is still stored"
     if dead_letter is not None:
         times = _times(dead_letter.get("attempts", 0))
         return (

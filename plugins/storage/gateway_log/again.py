@@ -56,6 +56,13 @@ def read(folder: Path, shard: int, first: int, end: int, most: int) -> tuple[lis
         return found, until
 
 
+def given_up(folder: Path, name: str, firsts: Mapping[int, int]) -> dict[int, list[int]]:
+    """By shard, the sequences from these on that a subscription gave up, and nobody has delivered. Raises
+    `sqlite3.Error`."""
+    with LogReader(folder) as reader:
+        return {shard: reader.undelivered_from(shard, name, first) for shard, first in firsts.items()}
+
+
 def keep(folder: Path, name: str, firsts: Mapping[int, int] | None) -> None:
     """See `Replayable.keep`: a reader holds the events. Raises `OSError` and `StartError`."""
     name = KEPT + name

@@ -33,7 +33,7 @@ class CursorChanges(NamedTuple):
     shard: int
     routed: int
     cursors: Sequence[tuple[str, CursorState]]
-    given_up: Sequence[given_up_table.Row] = ()
+    given_up: Sequence[given_up_table.Fate] = ()
     begun: Mapping[str, int] = {}
 
 
@@ -61,6 +61,14 @@ def rewind_cursors(cursors: dict[str, CursorState], routed: int, first: int, fol
             cursors[name] = CursorState(first)
             wrong.append(name)
     return wrong
+
+
+def floors(cursors: Mapping[str, CursorState], routed: int) -> dict[str, int]:
+    """The first sequence that each subscription still needs."""
+    return {
+        name: state.pending[0] if state.pending else routed if state.next is None else state.next
+        for name, state in cursors.items()
+    }
 
 
 def saving(changes: CursorChanges | None) -> str:

@@ -159,6 +159,11 @@ class LogReader:
         for sequence in [] if connection is None else given_up.undelivered(connection, name):
             yield from self.events(shard, self.read(shard, sequence, sequence + 1))
 
+    def undelivered_from(self, shard: int, name: str, first: int) -> list[int]:
+        """The sequences, from the first on, of events that a subscription gave up and no replay has delivered."""
+        connection = self._connection(shard)
+        return [] if connection is None else given_up.undelivered(connection, name, first)
+
     def read(self, shard: int, start: int, end: int | None = None, limit: int = -1) -> Iterator[Row]:
         """The shard's rows with `start <= sequence < end`, in order, at most `limit` of them, read in parts."""
         if (rows := self.rows(shard)) is not None:

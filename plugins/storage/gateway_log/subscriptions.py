@@ -3,15 +3,16 @@ reader at the offsets in its file."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 
+from gateway_core.contract.event import position_of, split_position
 from gateway_core.contract.interfaces import Filter
 from gateway_core.contract.start_position import EARLIEST, LATEST, StartPosition
 
 from . import again, late_starts, readers, starts
 from .cursor import CursorState
 from .departures import Departures
-from .feeder import Feeder, LogFeed, Tail
+from .feeder import Cursor, Feeder, LogFeed, Tail
 from .folder import LogFolder
 from .readers import LogReaderFeed
 from .shard import Shard
@@ -26,6 +27,7 @@ class Subscriptions:
         self._feeder = feeder
         self._tails = [*tails]
         self._known = {s.number: s.cursors for s in shards}  # of all that were ever attached
+        self._given_up = {s.number: s.given_up for s in shards}  # see `Cursor.given_up`; as sequences
         self._routed = {s.number: s.routed for s in shards}
         self._lost = {s.number for s in shards if s.cursors_lost}
         self._reading: set[str] = set()
@@ -34,6 +36,7 @@ class Subscriptions:
         """Adds a new shard; the feeder has given it cursors."""
         self._tails.insert(0, tail)
         self._known[shard.number], self._routed[shard.number] = {}, shard.routed
+        self._given_up[shard.number] = {}
 
     def attach(
         self, name: str, filter: Filter, make: Callable[[], LogFeed], *, start: StartPosition, live: bool
@@ -49,6 +52,7 @@ class Subscriptions:
         for tail in self._tails:
             at = begins[tail.shard]
             cursor = self._feeder.add_cursor(feed, filter, tail, at, self._routed[tail.shard])
+            self._gave_up(cursor, self._given_up[tail.shard].pop(name, ()))
             if live or tail.shard in self._lost:
                 tail.mark(cursor)
             if live:
@@ -110,6 +114,9 @@ class Subscriptions:
     def detach(self, name: str) -> None:
         """Ends a subscription or a reader. Its cursors are kept but no longer prevent the deletion of events, except in
         a reload."""
+        if (feed := self._feeder.feeds.get(name)) is not None:
+            for shard, cursor in feed.cursors.items():
+                self._given_up[shard][name] = {split_position(p)[1] for p in cursor.given_up}
         states = self._feeder.detach(name)
         for shard, state in states.items():
             self._known[shard][name] = state
@@ -121,10 +128,16 @@ class Subscriptions:
         feed = self._feeder.feeds.get(name)
         return feed is not None and any(cursor.busy for cursor in feed.cursors.values())
 
-    def rewind(self, name: str, firsts: Mapping[int, int]) -> None:
-        """See `gateway_core.contract.replayable.Rewinds`."""
+    @staticmethod
+    def _gave_up(cursor: Cursor, sequences: Iterable[int]) -> None:
+        cursor.given_up.update(position_of(cursor.tail.shard, sequence) for sequence in sequences)
+
+    def rewind(self, name: str, firsts: Mapping[int, int], given_up: Mapping[int, Iterable[int]]) -> None:
+        """See `gateway_core.contract.replayable.Rewinds`. `given_up` are the sequences after that, by shard, that the
+        subscription gave up."""
         feed = self._feeder.feeds[name]
         for shard, cursor in feed.cursors.items():
+            self._gave_up(cursor, given_up.get(shard, ()))
             cursor.rewind(max(firsts.get(shard, cursor.tail.end), cursor.tail.first))
             self._feeder.wake(cursor)
 

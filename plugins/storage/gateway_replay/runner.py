@@ -22,6 +22,7 @@ from anyio import to_thread
 
 from gateway_core.contract.errors import StorageError
 from gateway_core.contract.event import Event, id_of, split_position
+from gateway_core.contract.interfaces import Outcome
 from gateway_core.contract.one_line import one_line
 from gateway_core.contract.replayable import Replayable
 from gateway_core.contract.services import GatewayView
@@ -312,7 +313,7 @@ class Run:
                 self._next_at += 1 / rate
         return POLL_S
 
-    def _settled(self, entry: _Entry, result: str) -> None:
+    def _settled(self, entry: _Entry, result: str, outcome: Outcome | None = None) -> None:
         if self._out.get(entry.position) is not entry:
             return  # given up waiting for it: it was handed over again
         del self._out[entry.position]
@@ -325,7 +326,8 @@ class Run:
             job.delivered += 1
         elif result == "given_up":
             job.given_up += 1
-            job.fault(str(id_of(entry.event)), self._sink.reason if self._sink else "it is in the dead letter")
+            reason = outcome.reason if self._sink and outcome else "it is in the dead letter"
+            job.fault(str(id_of(entry.event)), reason)
         else:
             job.unwanted += 1
         partition, number = split_position(entry.position)
