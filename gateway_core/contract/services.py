@@ -89,6 +89,10 @@ class Changes(Protocol):
     def pause(self, names: Collection[str]) -> None:
         """Pauses these triggers and resumes all others. A paused one starts no attempts; those under way finish."""
 
+    def halt(self, names: Collection[str]) -> None:
+        """For as long as a service works on them, these triggers make no attempts in this worker, whether an operator
+        paused them or not. It replaces those of before."""
+
     async def replace_config(
         self, config: GatewayConfig, commit: Callable[[], None] | None = None
     ) -> tuple[str, dict[Place, str]]:

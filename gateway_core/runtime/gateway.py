@@ -87,6 +87,7 @@ class Gateway:
         self._read = read
         self.peers = self.role.peers
         self._paused: set[str] = set()
+        self._halted: frozenset[str] = frozenset()
         self._changing = anyio.Lock()
         self._replacement: Replacement | None = None
         self._replacing: anyio.CancelScope | None = None
@@ -134,7 +135,7 @@ class Gateway:
             raise fault
 
     async def _start(self, tasks: TaskGroup) -> None:
-        self._parts = Parts(tasks, self.role, self.settings.drain_timeout_s, self._paused)
+        self._parts = Parts(tasks, self.role, self.settings.drain_timeout_s, self._stands)
         if self.role.locks:
             self.folder.claim()
         self._note_names()
@@ -298,9 +299,17 @@ class Gateway:
         if self.started:
             self._tell(lambda service: service.changed())
 
+    def halt(self, names: Collection[str]) -> None:
+        """See `contract.services.Changes`."""
+        self._halted = frozenset(names)
+        self._resume_and_pause()
+
+    def _stands(self, name: str) -> bool:
+        return name in self._paused or name in self._halted
+
     def _resume_and_pause(self) -> None:
         for trigger in self._built.triggers.values():
-            if isinstance(trigger, Trigger) and trigger.subscription.paused != (trigger.name in self._paused):
+            if isinstance(trigger, Trigger) and trigger.subscription.paused != self._stands(trigger.name):
                 trigger.subscription.resume() if trigger.subscription.paused else trigger.subscription.pause()
 
     @property

@@ -162,23 +162,23 @@ def test_why_knows_that_a_replay_delivered_what_was_given_up(tmp_path: Path, wor
         Subscriber(decide=lambda r: 400 if bad and r.path == "/one" else 202) as s,
         GatewayProcess(lab.config(s, port=port), tmp_path, {"TIDEGATE_WORKERS": f"{workers}"}) as g,
     ):
-        for id_ in lab.ids(8):  # a connection each, so that both workers have some
-            lab.send(g, [id_])
-        g.wait_until(lambda: len(letters(g)) == 8, what="the dead letters")
+        lab.send_to_all(g, lab.ids(16), workers)
+        g.wait_until(lambda: len(letters(g)) == 16, what="the dead letters")
+        assert lab.shards(g, lab.ids(16)) == {f"{n}" for n in range(workers)}
         lab.run(g, "why", "3", code=1)
         failed = lab.run(g, "replay", "one", "--from", "1h", "--wait", code=1)
-        assert (failed["delivered"], failed["given_up"]) == (0, 8)
+        assert (failed["delivered"], failed["given_up"]) == (0, 16)
         lab.run(g, "why", "3", code=1)
         bad = False
-        assert lab.run(g, "replay", "one", "--from", "1h", "--wait")["delivered"] == 8
+        assert lab.run(g, "replay", "one", "--from", "1h", "--wait")["delivered"] == 16
         for _ in range(2):
-            for id_ in lab.ids(8):
+            for id_ in lab.ids(16):
                 g.wait_until(lambda id_=id_: "; replayed at " in way(g, id_)["text"], what=f"event {id_}")
                 assert way(g, id_)["state"] == "delivered"
                 assert way(g, id_)["text"].endswith("; its dead letter is still stored")
             g.kill()
             g.start()
-        assert tidegate("dlq", "replay", "--all", "--data-dir", g.data_dir).stdout == "16 replayed, 0 left\n"
+        assert tidegate("dlq", "replay", "--all", "--data-dir", g.data_dir).stdout == "32 replayed, 0 left\n"
         assert tidegate("dlq", "list", "--data-dir", g.data_dir).stdout.startswith("no dead letters\n")
 
 

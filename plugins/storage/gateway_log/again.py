@@ -3,6 +3,7 @@ here blocks: call it in a thread."""
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Container, Mapping
 from pathlib import Path
 
@@ -10,6 +11,7 @@ from gateway_core.contract.event import Event, split_position
 from gateway_core.contract.replayable import Stretch
 
 from . import readers
+from .cursor import Place
 from .reader import LogReader
 from .starts import SLACK_NS, roughly_at
 
@@ -54,6 +56,15 @@ def read(folder: Path, shard: int, first: int, end: int, most: int) -> tuple[lis
             if size >= MOST_BYTES:
                 return found, min(until, split_position(event.position)[1] + 1)
         return found, until
+
+
+def places(folder: Path, name: str, but: Container[int]) -> dict[int, Place]:
+    """How far a subscription is in the other shards. Raises `sqlite3.Error`."""
+    with LogReader(folder) as reader:
+        try:
+            return {shard: reader.place(shard, name) for shard in reader.shards() if shard not in but}
+        except ValueError as e:
+            raise sqlite3.DatabaseError(f"can't read the cursors of triggers: {e}") from e
 
 
 def given_up(folder: Path, name: str, firsts: Mapping[int, int]) -> dict[int, list[int]]:

@@ -22,7 +22,7 @@ from gateway_core.contract.capabilities import Found, GivenUp, GivenUpCount, Rep
 from gateway_core.contract.clock import Timer
 from gateway_core.contract.component import BuildContext
 from gateway_core.contract.errors import Overloaded, Refused, StartError, StorageError, TidegateError
-from gateway_core.contract.event import Event, position_of
+from gateway_core.contract.event import Event, position_of, split_position
 from gateway_core.contract.files import folder_fault
 from gateway_core.contract.interfaces import Accepted, Filter, Receiver
 from gateway_core.contract.moments import written
@@ -30,7 +30,7 @@ from gateway_core.contract.replayable import Stretch
 from gateway_core.contract.shortage import may_pass
 from gateway_core.contract.start_position import LATEST, StartPosition
 
-from . import again, fates_elsewhere, meta
+from . import again, fates_elsewhere, meta, rewinds
 from .chunks import ChunkReader
 from .config import LogConfig
 from .cursor import CursorChanges
@@ -170,6 +170,8 @@ class LogChannel:
             feed.begin()
         if (error := await self._write_cursors()) and not self._full:
             raise error
+        if error is None:
+            await self._rewound()
         self._taking = True
         self._changed()  # acknowledgements meanwhile have set no timer
         self._retention.start()
@@ -440,8 +442,8 @@ class LogChannel:
     async def joined(self, name: str) -> None:
         """See `capabilities.Joined`: the cursor survives a crash. If the disk is full, no events come in either, and
         the cursor is written once there is room."""
-        if self._taking:
-            await self._write_cursors()
+        if self._taking and await self._write_cursors() is None:
+            await self._rewound()
 
     def attach_reader(self, name: str, filter: Filter, *, start: StartPosition = LATEST) -> LogReaderFeed:
         """Adds a sink that reads the shards' files itself. Raises `StartError`."""
@@ -473,19 +475,57 @@ class LogChannel:
         """See `gateway_core.contract.replayable.Replayable`."""
         await self._of_files(again.keep_only, self._folder.path, names)
 
-    async def rewind(self, name: str, firsts: Mapping[int, int]) -> None:
+    async def settled(self, name: str) -> Callable[[int], bool]:
         """See `gateway_core.contract.replayable.Rewinds`."""
+        own = self._subscriptions.feed(name)
+        others = await self._of_files(again.places, self._folder.path, name, self._subscriptions.shards)
+
+        def settled(position: int) -> bool:
+            shard, sequence = split_position(position)
+            if shard in others:
+                return others[shard].is_before(sequence)
+            return own is not None and own.delivery_state(position) in ("passed", "before")
+
+        return settled
+
+    async def decide_rewind(self, name: str, firsts: Mapping[int, int]) -> None:
+        """See `gateway_core.contract.replayable.Rewinds`."""
+        try:
+            await to_thread.run_sync(rewinds.decide, self._folder.path, name, firsts)
+        except OSError as e:
+            raise StorageError(f"that trigger {name} goes back can't be written: {e.strerror or e}") from e
+
+    async def rewind(self, name: str) -> None:
+        """See `gateway_core.contract.replayable.Rewinds`."""
+        subscriptions = self._subscriptions
         until = self._clock.monotonic() + REWIND_S
-        while self._subscriptions.busy(name):
+        while subscriptions.busy(name):
             if self._clock.monotonic() > until:
                 raise StorageError(f"the log is still being read for trigger {name}: try again")
             await asyncio.sleep(0.01)
         if error := await self._write_cursors():  # and what was given up
             raise error
+        back = await self._of_files(rewinds.left, self._folder.path, name, subscriptions.shards)
+        if not back or subscriptions.feed(name) is None:
+            return
+        firsts: dict[int, int] = {}
+        for _, shard, first in back:
+            firsts[shard] = min(first, firsts.get(shard, first))
         given_up = await self._of_files(again.given_up, self._folder.path, name, firsts)
-        self._subscriptions.rewind(name, firsts, given_up)
+        subscriptions.rewind(name, firsts, given_up)
+        subscriptions.rewound += back
         if error := await self._write_cursors():
             raise error
+        await self._rewound()
+
+    async def _rewound(self) -> None:
+        """The cursors are durable: rewinds that they have done are over."""
+        done, self._subscriptions.rewound = self._subscriptions.rewound, []
+        try:
+            if done:
+                await to_thread.run_sync(rewinds.did, done)
+        except OSError as e:  # after a restart they go back once more
+            log.warning("that triggers went back can't be written in %s: %s", self._folder.path, e.strerror or e)
 
     async def _of_files(self, call: Callable[..., _T], *args: Any) -> _T:
         """What a call that reads the files returns. Raises `StorageError`."""

@@ -23,6 +23,18 @@ class CursorState(NamedTuple):
     pending: tuple[int, ...] = ()
 
 
+class Place(NamedTuple):
+    """How far a subscription was when its cursor was last written: everything before `next` is processed, but for what
+    was pending."""
+
+    next: int
+    pending: frozenset[int]
+
+    def is_before(self, sequence: int) -> bool:
+        """Whether this event is processed."""
+        return sequence < self.next and sequence not in self.pending
+
+
 _positions = msgspec.json.Decoder(list[int]).decode
 
 

@@ -9,7 +9,7 @@ from gateway_core.contract.event import position_of, split_position
 from gateway_core.contract.interfaces import Filter
 from gateway_core.contract.start_position import EARLIEST, LATEST, StartPosition
 
-from . import again, late_starts, readers, starts
+from . import again, late_starts, readers, rewinds, starts
 from .cursor import CursorState
 from .departures import Departures
 from .feeder import Cursor, Feeder, LogFeed, Tail
@@ -31,6 +31,8 @@ class Subscriptions:
         self._routed = {s.number: s.routed for s in shards}
         self._lost = {s.number for s in shards if s.cursors_lost}
         self._reading: set[str] = set()
+        self.rewound: list[rewinds.Open] = []
+        """Rewinds that cursors have done, once these are durable."""
 
     def add(self, shard: Shard, tail: Tail) -> None:
         """Adds a new shard; the feeder has given it cursors."""
@@ -44,6 +46,7 @@ class Subscriptions:
         """Adds a subscription, whose feed `make` makes, at its saved cursors if it has some. `live`: it is fed at once.
         Raises `StartError`."""
         begins = self._begins(name, start)
+        back = self._back(name, begins)
         self.departures.back(name)
         self._detach_reader(name)
         feed = self._feeder.add(make())
@@ -53,10 +56,11 @@ class Subscriptions:
             at = begins[tail.shard]
             cursor = self._feeder.add_cursor(feed, filter, tail, at, self._routed[tail.shard])
             self._gave_up(cursor, self._given_up[tail.shard].pop(name, ()))
-            if live or tail.shard in self._lost:
+            if live or back or tail.shard in self._lost:
                 tail.mark(cursor)
             if live:
                 self._feeder.wake(cursor)
+        self.rewound += back
         if live:
             feed.begin()
         return feed
@@ -132,14 +136,35 @@ class Subscriptions:
     def _gave_up(cursor: Cursor, sequences: Iterable[int]) -> None:
         cursor.given_up.update(position_of(cursor.tail.shard, sequence) for sequence in sequences)
 
+    @property
+    def shards(self) -> list[int]:
+        """The shards of this worker."""
+        return [tail.shard for tail in self._tails]
+
+    def feed(self, name: str) -> LogFeed | None:
+        """The feed of a subscription, None if it has none here."""
+        return self._feeder.feeds.get(name)
+
     def rewind(self, name: str, firsts: Mapping[int, int], given_up: Mapping[int, Iterable[int]]) -> None:
-        """See `gateway_core.contract.replayable.Rewinds`. `given_up` are the sequences after that, by shard, that the
-        subscription gave up."""
-        feed = self._feeder.feeds[name]
-        for shard, cursor in feed.cursors.items():
+        """Sets its cursors in these shards back. `given_up` are the sequences after that, by shard, that it gave up."""
+        cursors = self._feeder.feeds[name].cursors
+        for shard, first in firsts.items():
+            cursor = cursors[shard]
             self._gave_up(cursor, given_up.get(shard, ()))
-            cursor.rewind(max(firsts.get(shard, cursor.tail.end), cursor.tail.first))
+            cursor.rewind(max(first, cursor.tail.first))
             self._feeder.wake(cursor)
+
+    def _back(self, name: str, begins: dict[int, CursorState | int]) -> list[rewinds.Open]:
+        """Changes saved cursors of a rewind that was decided, and that a worker did not do before it ended."""
+        back = rewinds.left(self._folder.path, name, begins)
+        for _, shard, first in back:
+            if isinstance(state := begins[shard], CursorState):
+                routed = self._routed[shard]
+                following = min(first, routed if state.next is None else state.next)
+                begins[shard] = CursorState(following, tuple(s for s in state.pending if s < following))
+                gone = again.given_up(self._folder.path, name, {shard: following})
+                self._given_up[shard].setdefault(name, set()).update(gone[shard])
+        return back
 
     def hold(self, wanted: Container[str] | None) -> None:
         """See `gateway_core.contract.capabilities.Retains`. For other workers a reader is gone when its file moves, so
