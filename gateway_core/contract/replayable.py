@@ -42,6 +42,15 @@ class Replayable(Protocol):
 
 
 @runtime_checkable
+class TellsReplays(Protocol):
+    """A service that sends past events again."""
+
+    def replays_of(self, trigger: str, event: Event) -> Sequence[str]:
+        """What its running replays do with an event for this trigger, a sentence each. An event without a position is
+        an example, for all like it."""
+
+
+@runtime_checkable
 class Rewinds(Protocol):
     """A channel that can set a subscription back. The first worker decides for all, then each worker does it for its
     own partitions. A worker that ends in between does it when the subscription is attached again."""

@@ -15,7 +15,7 @@ import anyio
 from anyio.abc import TaskGroup
 
 from .clock import Clock
-from .status import GatewayStatus, ProcessStatus
+from .status import GatewayStatus, ProcessStatus, ReplaysStatus
 
 if TYPE_CHECKING:
     from .condition import Condition
@@ -238,6 +238,10 @@ class RunningService:
 
     def process(self) -> ProcessStatus | None:
         """What this process uses, for the status; None if the service does not know. It must be quick."""
+        return None
+
+    def replay_status(self) -> ReplaysStatus | None:
+        """The replays that it runs, for the status. It must be quick."""
         return None
 
     def answer(self, question: Any) -> Any:

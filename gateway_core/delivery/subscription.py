@@ -143,6 +143,8 @@ class Subscription:
         self._full = self._pumping = self._stopping = False
         self.paused = False
         self._redelivered: dict[Delivery, _Again] = {}
+        self.replayed: dict[str, int] = {}
+        """How many events were delivered again, by result."""
         self._silent_since = UNTIMED  # since when the subscriber has given no answer
         self._rejections = 0  # answers other than those that `delivered` counts
         self.held = 0
@@ -230,6 +232,7 @@ class Subscription:
         if self._queue is _NO_QUEUE:
             self._prepare()
         if self._filter is not None and not self._filter.filter.matches(event):
+            self._count_replayed("unwanted")
             done("unwanted", UNWANTED)
             return True
         delivery = Delivery(self._attempts, event)
@@ -259,6 +262,9 @@ class Subscription:
     @property
     def _most_of_letter(self) -> int:
         return min(MOST_OF_LETTER, self._retries + 1)
+
+    def _count_replayed(self, result: str) -> None:
+        self.replayed[result] = self.replayed.get(result, 0) + 1
 
     def _keep_delivered(self, event: Event, letter: GivenUp | None) -> None:
         """Remembers of an event that was given up that the subscriber has it now."""
@@ -534,7 +540,9 @@ class Subscription:
         if self._redelivered and (again := self._redelivered.pop(delivery, None)) is not None:
             if failure is None and result == "delivered":
                 self._keep_delivered(delivery.event, again.letter)
-            again.done(result if failure is None else "given_up", failure or delivery.outcome)
+            result = result if failure is None else "given_up"
+            self._count_replayed(result)
+            again.done(result, failure or delivery.outcome)
         elif failure is None:
             self.feed.ack(delivery.event.position)
         elif self._give_back is not None:

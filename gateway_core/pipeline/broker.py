@@ -210,6 +210,7 @@ class Trigger:
             lag=lag_of(s.feed),
             paused=s.paused,
             delayed=s.feed.delayed if offers(s.feed, Delaying) else 0,
+            replayed=dict(s.replayed),
             **delivery_facts(s, self.meter),
         )
 

@@ -51,7 +51,7 @@ def test_the_events_of_a_time_go_to_one_trigger_again(tmp_path: Path) -> None:
         assert (mine[1]["state"], mine[1]["delivered"], mine[0]["trigger"]) == ("done", 25, "one")
 
 
-@pytest.mark.spec("AGAIN-08")
+@pytest.mark.spec("AGAIN-08", "AGAIN-23")
 def test_what_fails_again_is_in_the_dead_letter_of_the_trigger(tmp_path: Path) -> None:
     bad = False
     with (
@@ -63,6 +63,14 @@ def test_what_fails_again_is_in_the_dead_letter_of_the_trigger(tmp_path: Path) -
         bad = True
         done = lab.run(g, "replay", "one", "--from", "1h", "--wait", code=1)
         assert (done["state"], done["delivered"], done["given_up"]) == ("done", 5, 5)
+        measured = g.admin("/metrics").text
+        for result in ("delivered", "given_up"):
+            labels = f'{{trigger="one",broker="default",result="{result}"}}'
+            assert f"tidegate_trigger_events_replayed_total{labels} 5\n" in measured
+        assert 'tidegate_replays_active{of="events"} 0\n' in measured
+        assert 'tidegate_replays_failed_total{of="dead_letters"} 0\n' in measured
+        assert lab.tidegate("dlq", "replay", "--all", "--data-dir", g.data_dir).returncode == 1
+        assert 'tidegate_replays_failed_total{of="dead_letters"} 1\n' in g.admin("/metrics").text
         letters = json.loads(lab.tidegate("dlq", "list", "--json", "--data-dir", g.data_dir).stdout)
         assert sorted(row["event_id"] for row in letters) == ["1", "3", "5", "7", "9"]
         assert {row["trigger"] for row in letters} == {"one"}
@@ -91,7 +99,7 @@ def test_what_cannot_be_replayed_is_refused_with_the_reason(tmp_path: Path) -> N
             assert "there is no replay 'x'" in lab.refused(g, "replay", "cancel", "x")
 
 
-@pytest.mark.spec("AGAIN-10", "AGAIN-11")
+@pytest.mark.spec("AGAIN-10", "AGAIN-11", "AGAIN-23", "AGAIN-24")
 def test_a_replay_is_paused_over_a_restart_resumed_and_cancelled(tmp_path: Path) -> None:
     with Subscriber() as s, GatewayProcess(lab.config(s), tmp_path) as g:
         lab.send(g, lab.ids(400))
@@ -100,6 +108,15 @@ def test_a_replay_is_paused_over_a_restart_resumed_and_cancelled(tmp_path: Path)
         job = lab.run(g, "replay", "one", "--from", "1h", "--rate", "100")["id"]
         s.wait_for(20)
         assert "is running" in lab.refused(g, "replay", "one", "--from", "1h")
+        assert 'tidegate_replays_active{of="events"} 1' in g.admin("/metrics").text
+        assert [*told(g, "0", "one"), *told(g, "399", "one"), *told(g, "0", "two")] == [
+            f"replay {job} has sent it again",
+            f"replay {job} sends it again",
+        ]
+        example = tmp_path / "event.json"
+        example.write_text('{"specversion": "1.0", "id": "x", "source": "/s", "type": "t.a"}')
+        explained = tidegate("explain", example, "--data-dir", g.data_dir).stdout
+        assert explained.count(f"replay {job} sends such events again, if they were accepted from ") == 1
         assert lab.run(g, "replay", "pause", job)["state"] == "paused"
         g.wait_until(lambda: lab.run(g, "replay", "status", job)["left"] < 400, what="the pause")
         g.stop()
@@ -185,6 +202,11 @@ def test_why_knows_that_a_replay_delivered_what_was_given_up(tmp_path: Path, wor
 def letters(gateway: GatewayProcess) -> list[dict[str, str]]:
     found: list[dict[str, str]] = json.loads(tidegate("dlq", "list", "--json", "--data-dir", gateway.data_dir).stdout)
     return found
+
+
+def told(gateway: GatewayProcess, id_: str, trigger: str) -> list[str]:
+    """What `why` says of running replays."""
+    return list(ways(why(gateway, id_))[trigger].get("replays", []))
 
 
 def way(gateway: GatewayProcess, id_: str) -> dict[str, str]:

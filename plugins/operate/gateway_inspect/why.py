@@ -20,14 +20,14 @@ from gateway_core.contract.event import Event, id_of, split_position
 from .browse import browse
 from .context import InspectContext
 from .delivery_state import given_up_facts, merged, state_of, states_of
-from .explain import explain
+from .explain import again_of, explain
 
 if TYPE_CHECKING:
     from gateway_core.contract.services import GatewayView
 
 SEARCH_DEAD_LETTERS_S = 3.0
 EVER_NS = 2**62
-_KEPT = ("kind", "name", "broker", "matched", "filter", "sink", "reads", "fault")
+_KEPT = ("kind", "name", "broker", "matched", "filter", "sink", "reads", "fault", "replays")
 _FACTS = {
     "attempts": "tidegateattempts",
     "code": "knativeerrorcode",
@@ -149,7 +149,7 @@ async def entry_of(
 ) -> dict[str, Any]:
     """One of `events` (`why`), with the event itself as `whole`."""
     where = await where_is(service, wanted, owner, event.position)
-    explained = explain(service.gateway.topology, event, owner)
+    explained = explain(service.gateway.topology, event, owner, again=again_of(service.gateway))
     given_up = await _given_up(service, owner, event.position)
     of_broker = service.gateway.topology.brokers.get(owner)
     shared = of_broker is not None and not isinstance(of_broker.channel, TellsGivenUp)

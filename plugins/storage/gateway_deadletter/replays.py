@@ -75,6 +75,8 @@ class Replays:
         self._idle = anyio.Event()
         self._idle.set()
         self.known: dict[str, Replay] = {}
+        self.failed = 0
+        """How many have failed since the start."""
 
     def begin(self, tasks: TaskGroup) -> None:
         """Runs replays in these tasks from now on."""
@@ -144,6 +146,7 @@ class Replays:
 
     def _end(self, replay: Replay, state: str) -> None:
         replay.state, replay.ended_ns = state, self._gateway.clock.now_ns()
+        self.failed += state == "failed"
         facts: dict[str, Any] = {
             "replay": replay.id,
             "state": state,

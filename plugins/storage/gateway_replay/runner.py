@@ -23,12 +23,13 @@ from anyio import to_thread
 from gateway_core.contract.errors import StorageError
 from gateway_core.contract.event import Event, id_of, split_position
 from gateway_core.contract.interfaces import Outcome
+from gateway_core.contract.moments import written
 from gateway_core.contract.one_line import one_line
 from gateway_core.contract.replayable import Replayable
 from gateway_core.contract.services import GatewayView
 
 from .job import Job, JobFiles, firsts_of
-from .selection import CHUNK, STEP, counted, extra_filter, matcher
+from .selection import CHUNK, STEP, counted, extra_filter, filtered, matcher
 from .sending import Delivers, SinkDelivery
 
 log = logging.getLogger("tidegate.replay")
@@ -358,6 +359,26 @@ class Run:
     def wake(self) -> None:
         """Somebody has a wish."""
         self._woken.set()
+
+    def told_of(self, event: Event) -> str:
+        """What it does with an event; empty if nothing."""
+        wanted, trigger = self.job.wanted, self._gateway.topology.triggers.get(self.job.wanted.trigger)
+        if trigger is None:
+            return ""
+        to = f" to {wanted.to_sink}" if wanted.to_sink else ""
+        if not event.position:
+            if not filtered(trigger, self._extra)(event):
+                return ""
+            span = f"accepted from {written(wanted.from_ns)} to before {written(wanted.to_ns)}"
+            return f"replay {self.job.id} sends such events{to} again, if they were {span}"
+        partition, number = split_position(event.position)
+        first, end = self.job.parts.get(partition, (0, 0))
+        if not first <= number < end or not matcher(trigger, self._extra, wanted.from_ns, wanted.to_ns)(event):
+            return ""
+        before = max(self._read[partition], self.job.next.get(partition, 0))
+        if number not in self._open[partition] and (number < before or number in self._beyond.get(partition, ())):
+            return f"replay {self.job.id} has sent it{to} again"
+        return f"replay {self.job.id} sends it{to} again"
 
     # -- progress ---------------------------------------------------------------------------------------------------
 

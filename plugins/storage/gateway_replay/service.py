@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Any
 from anyio.abc import TaskGroup
 from gateway_api.routes import Route
 
+from gateway_core.contract.event import Event
 from gateway_core.contract.services import GatewayView, RunningService
+from gateway_core.contract.status import ReplaysStatus
 
 if TYPE_CHECKING:
     from .jobs import Jobs
@@ -47,6 +49,16 @@ class ReplayService(RunningService):
         self._tasks = tasks
         if self._gateway.worker == 0 and (self._gateway.data_dir / "replay").is_dir():
             await self.jobs()
+
+    def replay_status(self) -> ReplaysStatus | None:
+        if self._gateway.worker != 0:
+            return None
+        jobs = self._jobs
+        return ReplaysStatus("events", *((0, 0) if jobs is None else (sum(1 for _ in jobs.active), jobs.failed)))
+
+    def replays_of(self, trigger: str, event: Event) -> Sequence[str]:
+        """See `gateway_core.contract.replayable.TellsReplays`."""
+        return [] if self._jobs is None else [text for text in self._jobs.told_of(trigger, event) if text]
 
     def answer(self, question: Any) -> Any:
         if self._part is None:
