@@ -259,6 +259,8 @@ class ReadingTrigger:
         if fault := next(iter(self.faults.values()), ""):
             return Condition(False, fault, "ComponentFailed")
         if state.state in ("running", "submitted"):  # submitted: others run it
+            if self.feed is not None and offers(self.feed, StartsLate) and (late := self.feed.started_late):
+                return Condition(True, late, "StartedLate")
             return Condition(True, "", "Delivering")
         reason = "ReaderStarting" if state.state == "starting" and not state.error else "ReaderNotRunning"
         return Condition(False, state.error or f"the reader is {state.state}", reason)

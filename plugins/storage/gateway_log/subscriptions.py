@@ -94,9 +94,22 @@ class Subscriptions:
         self._reading.add(name)
         self._feeder.watch(name, filter)
         folder = self._folder.path
-        new = self._ends if start == LATEST else lambda: starts.firsts_of(folder, start)
+
+        def new() -> dict[str, int]:
+            if start == LATEST:
+                return self._ends()
+            begins, firsts = starts.firsts_of(folder, start), starts.firsts_of(folder, EARLIEST)
+            if start.kind == "time":
+                for shard, at in begins.items():
+                    late_starts.found(folder, name, int(shard), start.time_ns, at, firsts[shard])
+            return begins
+
         at = readers.attach(folder, name, new)
-        return LogReaderFeed(name, folder, at, starts.firsts_of(folder, EARLIEST), self._ends, start)
+        feed = LogReaderFeed(name, folder, at, starts.firsts_of(folder, EARLIEST), self._ends, start)
+        if start.kind == "time":
+            found = (late_starts.known(folder, name, int(shard)) for shard in at)
+            feed.started_late = next((text for text in found if text is not None), None)
+        return feed
 
     def _ends(self) -> dict[str, int]:
         return self._folder.ends(self._tails)
