@@ -4,6 +4,7 @@ here blocks: call it in a thread."""
 from __future__ import annotations
 
 import sqlite3
+import time
 from collections.abc import Container, Mapping
 from pathlib import Path
 
@@ -18,6 +19,8 @@ from .starts import SLACK_NS, roughly_at
 _NEVER = 2**63 - 1
 MOST_BYTES = 4 * 1024 * 1024
 """Of data that is read at once; one event may be larger."""
+TURN, TURN_S = 16, 0.0002
+"""After so many events the reading thread sleeps: the event loop would wait longer for the lock that it holds."""
 KEPT = "replay "
 """The prefix of the readers that keep events for replays; the name of a trigger has no space."""
 
@@ -52,6 +55,8 @@ def read(folder: Path, shard: int, first: int, end: int, most: int) -> tuple[lis
         found, size = [], 0
         for event in reader.events(shard, reader.read(shard, first, until)):
             found.append(event)
+            if len(found) % TURN == 0:
+                time.sleep(TURN_S)
             size += len(event.data or b"")
             if size >= MOST_BYTES:
                 return found, min(until, split_position(event.position)[1] + 1)

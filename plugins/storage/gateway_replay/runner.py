@@ -29,6 +29,7 @@ from gateway_core.contract.replayable import Replayable
 from gateway_core.contract.services import GatewayView
 
 from .job import Job, JobFiles, firsts_of
+from .pace import Pace
 from .selection import CHUNK, STEP, counted, extra_filter, filtered, matcher
 from .sending import Delivers, SinkDelivery
 
@@ -86,6 +87,7 @@ class Run:
         self._number = self._size = 0
         self._woken = anyio.Event()
         self._next_at = 0.0
+        self._pace = Pace()
         self._saved_at = self._kept_at = 0.0
         self._ticked = anyio.current_time()
         self._sink: SinkDelivery | None = None
@@ -187,7 +189,7 @@ class Run:
             while True:
                 self._check()
                 looking = False
-                while more and self._unsettled < AHEAD and len(self._ready) < CHUNK and self._size < MOST_BYTES:
+                while more and self._unsettled < AHEAD and len(self._ready) < STEP and self._size < MOST_BYTES:
                     event = await anext(events, _END)
                     more = event is not _END
                     if looking := event is _NONE_HERE:
@@ -199,7 +201,9 @@ class Run:
                 wait = self._hand_over()
                 self._forsake()
                 await self._progress()
-                await self._wait(0.0 if looking else wait)
+                await self._pace.moment()
+                if wait and not looking:
+                    await self._wait(wait)
 
     @property
     def _unsettled(self) -> int:
@@ -293,7 +297,11 @@ class Run:
         share = max(1, delivery.policy.max_in_flight // 4)
         rate, now = self.job.wanted.rate, anyio.current_time()
         self._next_at = max(self._next_at, now - 0.1)
+        burst = self._pace.burst
         while self._ready and len(self._out) < share:
+            if not burst:
+                return 0.0
+            burst -= 1
             if rate and self._next_at > now:
                 return min(self._next_at - now, POLL_S)
             entry = self._ready[0]
