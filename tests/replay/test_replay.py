@@ -9,6 +9,7 @@ import pytest
 from gateway_testing import Subscriber
 from gateway_testing.process import GatewayProcess
 
+from gateway_core.contract.moments import time_ns_of
 from tests.command_line import tidegate
 from tests.explain.test_why import ways, why
 from tests.ledger import free_port
@@ -30,9 +31,10 @@ def test_the_events_of_a_time_go_to_one_trigger_again(tmp_path: Path) -> None:
         s.wait_for(45 + 50)
         s.requests.clear()
         span = ("--from", begin, "--to", end)
+        begin_ns, end_ns = time_ns_of(begin), time_ns_of(end)
         counts = lab.run(g, "replay", "one", *span, "--dry-run")
         assert (counts["count"], counts["types"]) == (25, {"t.a": 25})
-        assert begin <= counts["first"] <= counts["last"] < end
+        assert begin_ns <= time_ns_of(counts["first"]) <= time_ns_of(counts["last"]) < end_ns
         assert lab.run(g, "replay", "one", *span, "--filter", "subject=x", "--dry-run")["count"] == 5
         assert not s.requests
         done = lab.run(g, "replay", "one", *span, "--wait")

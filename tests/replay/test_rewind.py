@@ -131,7 +131,7 @@ def test_killed_in_a_rewind_all_workers_have_gone_back_or_none_has(tmp_path: Pat
 
 
 def settled_on_disk(gateway: GatewayProcess, name: str) -> bool:
-    """Whether a kill would make no event of a trigger come again."""
+    """Whether a kill would make no event of a trigger be redelivered."""
     with LogReader(gateway.data_dir / "log" / "default") as reader:
         places = {shard: reader.place(shard, name) for shard in reader.shards()}
         return all(p.next == reader.bounds(shard)[1] and not p.pending for shard, p in places.items())

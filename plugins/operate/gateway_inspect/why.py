@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 from anyio import to_thread
 
 from gateway_core.contract.capabilities import DeadLetterStore, Deduplicates, GivenUp, Searchable, TellsGivenUp
-from gateway_core.contract.clock import rfc3339
 from gateway_core.contract.dead_letter_facts import without_facts
 from gateway_core.contract.errors import StorageError
 from gateway_core.contract.event import Event, id_of, split_position
+from gateway_core.contract.moments import stamped
 
 from .browse import browse
 from .context import InspectContext
@@ -107,7 +107,7 @@ def _duplicates(brokers: Mapping[str, Any], wanted: Wanted) -> Iterator[dict[str
         if wanted.broker in (None, name) and isinstance(broker.channel, Deduplicates):
             for each in broker.channel.repeated(wanted.id, wanted.source):
                 partition, number = split_position(each.first)
-                told = {"broker": name, "received": rfc3339(each.at_ns), "first": each.first}
+                told = {"broker": name, "received": stamped(each.at_ns), "first": each.first}
                 yield {**told, "place": f"{partition}/{number}", "differs": each.differs}
 
 
@@ -158,7 +158,7 @@ async def entry_of(
         "broker": owner,
         "position": event.position or None,
         "place": f"{partition}/{number}" if event.position else None,
-        "received": rfc3339(event.received_ns) if event.received_ns else None,
+        "received": stamped(event.received_ns) if event.received_ns else None,
         "event": explained["event"],
         "whole": event,
     }

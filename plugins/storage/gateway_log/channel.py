@@ -524,7 +524,7 @@ class LogChannel:
         try:
             if done:
                 await to_thread.run_sync(rewinds.did, done)
-        except OSError as e:  # after a restart they go back once more
+        except OSError as e:  # after a restart they go back again
             log.warning("that triggers went back can't be written in %s: %s", self._folder.path, e.strerror or e)
 
     async def _of_files(self, call: Callable[..., _T], *args: Any) -> _T:

@@ -3,7 +3,7 @@ lets it go on.
 
 The first worker asks the others over and over until all are where they should be, since any of them may end and start
 again meanwhile. Once all stand still it decides, in the channel and durably; a worker that ends after that goes back
-when it starts again. One that is not asked any more, because the first one has ended, lets its trigger go on by itself.
+when it starts again. One that is not asked any more, because the first one has ended, resumes its trigger by itself.
 """
 
 from __future__ import annotations
@@ -170,7 +170,7 @@ class RewindPart:
             await go_back(self._gateway, self._name, partitions)
         except (StorageError, Problem) as e:
             if id_ == self._id:
-                self._state, self._fault = "halted", one_line(e, 300)  # asked again, it tries again
+                self._state, self._fault = "halted", one_line(e, 300)  # the next question retries it
             return
         if id_ == self._id:
             self._end("gone")

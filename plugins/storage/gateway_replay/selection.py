@@ -51,7 +51,7 @@ async def stretch_of(channel: Replayable, broker: str, from_ns: int, to_ns: int,
         return found
     if not found.oldest_ns:
         raise Problem(409, f"the channel of broker {broker!r} has deleted all events that it once had")
-    since = written(-(-found.whole_from_ns // 1000) * 1000)  # as it can be written
+    since = written(found.whole_from_ns)
     raise Problem(
         409,
         f"the channel of broker {broker!r} has deleted events since {written(from_ns)}: all are there from {since} on; "

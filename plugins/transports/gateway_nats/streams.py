@@ -12,7 +12,7 @@ from nats.errors import Error as NatsError
 from nats.js import JetStreamContext, api
 from nats.js.errors import APIError, NotFoundError
 
-from gateway_core.contract.moments import written
+from gateway_core.contract.moments import time_ns_of, written
 from gateway_core.contract.start_position import EARLIEST, LATEST, StartPosition
 
 from .config import SequenceStart, Start, StreamConfig, TimestampStart
@@ -194,8 +194,7 @@ def began_at(config: api.ConsumerConfig) -> int:
 def start_of(start: Start) -> StartPosition:
     """What a config says."""
     if isinstance(start, TimestampStart):
-        since = datetime.fromisoformat(start.timestamp) - _EPOCH
-        return StartPosition.at_time(since // timedelta(microseconds=1) * 1000)
+        return StartPosition.at_time(time_ns_of(start.timestamp))
     if isinstance(start, SequenceStart):
         return StartPosition.at_positions({0: start.sequence})
     return EARLIEST if start == "earliest" else LATEST
