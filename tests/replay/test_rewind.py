@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import threading
 import time
 from collections.abc import Sequence
@@ -127,6 +129,31 @@ def test_killed_in_a_rewind_all_workers_have_gone_back_or_none_has(tmp_path: Pat
         assert lab.run(g, "rewind", "one", "--to", then, "--yes")["count"] == 30
         s.wait_for(30)
         assert set(lab.got(s, "one")) == set(lab.ids(30, 10))
+        assert not lab.got(s, "two")
+
+
+@pytest.mark.full
+@pytest.mark.spec("AGAIN-22")
+@pytest.mark.parametrize("delay", [0.0, 0.03, 0.06, 0.1, 0.15])
+def test_a_worker_that_is_killed_in_a_rewind_goes_back_with_the_others(tmp_path: Path, delay: float) -> None:
+    """The rewind waits for the worker that takes its place, or says that it comes later."""
+    with Subscriber() as s, several(tmp_path, s) as g:
+        lab.send_to_all(g, lab.ids(10))
+        then = lab.now(g)
+        lab.send_to_all(g, lab.ids(30, 10))
+        s.wait_for(80)
+        g.wait_until(lambda: settled_on_disk(g, "one"), what="everything")
+        s.requests.clear()
+        second = next(p["pid"] for p in g.status()["processes"] if p["worker"] == 1)
+        asking = threading.Thread(target=ask_to_rewind, args=(g.admin_url, g.admin_headers, then))
+        asking.start()
+        time.sleep(delay)
+        os.kill(second, signal.SIGKILL)
+        asking.join()
+        s.wait_for(30)
+        g.wait_until(lambda: set(lab.got(s, "one")) == set(lab.ids(30, 10)), what="all of them")
+        g.wait_until(lambda: settled_on_disk(g, "one"), what="everything again")
+        assert not list((g.data_dir / "log" / "default" / "rewinds").iterdir())
         assert not lab.got(s, "two")
 
 
