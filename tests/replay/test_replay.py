@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -215,3 +216,22 @@ def way(gateway: GatewayProcess, id_: str) -> dict[str, str]:
     """What is known of an event at trigger `one`."""
     found: dict[str, str] = ways(why(gateway, id_))["one"]
     return found
+
+
+@pytest.mark.spec("AGAIN-28")
+def test_a_replay_continues_after_its_gateway_was_restored(tmp_path: Path) -> None:
+    with Subscriber() as s, GatewayProcess(lab.config(s), tmp_path) as g:
+        lab.send(g, lab.ids(200))
+        s.wait_for(400)
+        job = lab.run(g, "replay", "one", "--from", "1h", "--rate", "100")["id"]
+        s.wait_for(420)
+        assert tidegate("backup", tmp_path / "copy", "--data-dir", g.data_dir).returncode == 0
+        g.kill()
+        shutil.rmtree(g.data_dir)
+        assert tidegate("restore", tmp_path / "copy", "--data-dir", g.data_dir).returncode == 0
+        s.requests.clear()
+        g.start()
+        g.wait_until(lambda: lab.run(g, "replay", "status", job)["state"] == "done", what="the end")
+        done = lab.run(g, "replay", "status", job)
+        assert (done["delivered"], done["gone"]) == (200, 0)
+        assert len(lab.got(s, "one")) >= 100
