@@ -298,6 +298,10 @@ class KeepsGivenUp(Protocol):
         """The dead letter has this event; `ack` follows, and what is kept is durable with it. Nothing happens if the
         channel does not have this position, or another worker writes there."""
 
+    def delivered_again(self, position: int, at_ns: int, letter: GivenUp | None = None) -> None:
+        """The subscriber has this event, which it was sent again (Unix time). If it was given up before, what is kept
+        of that says so a little later, whichever worker writes there; if nothing is kept, `letter` is."""
+
 
 @runtime_checkable
 class TellsGivenUp(Protocol):

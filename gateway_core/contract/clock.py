@@ -1,11 +1,10 @@
-"""Time and timers behind a small interface, so that tests of retries need not wait; and times as text."""
+"""Time and timers behind a small interface, so that tests of retries need not wait."""
 
 from __future__ import annotations
 
 import asyncio
 import time
 from collections.abc import Callable
-from datetime import UTC, datetime
 from typing import Any, Protocol
 
 
@@ -36,8 +35,3 @@ class SystemClock:
 
     def call_later(self, delay_s: float, call: Callable[..., Any], *args: Any) -> Timer:
         return asyncio.get_running_loop().call_later(delay_s, call, *args)
-
-
-def rfc3339(ns: int) -> str:
-    """Unix nanoseconds as RFC 3339 in UTC, to the microsecond."""
-    return datetime.fromtimestamp(ns / 1e9, UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")

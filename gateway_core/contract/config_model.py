@@ -25,10 +25,10 @@ from .component import (
 from .config_extension import DocumentOrigin
 from .config_node import Place
 from .deduplicate_config import DeduplicateConfig
-from .durations import Delay
+from .durations import YEAR_S, Duration, duration_ns, seconds_of
 from .faults import near
 from .filter_values import wildcards
-from .moments import seconds_of, time_ns_of
+from .moments import time_ns_of
 
 _NAME = "[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?"
 NAME_RULE = "letters, digits, `.`, `_` and `-`, at most 63, with a letter or digit at both ends"
@@ -191,14 +191,14 @@ class StartSince(Config):
         """The Unix time in nanoseconds, for a trigger that is made now."""
         if self.time is not None:
             return time_ns_of(self.time)
-        return max(0, now_ns - int(seconds_of(self.ago or "") * 1e9))
+        return max(0, now_ns - duration_ns(self.ago or "0s"))
 
 
 class DeliverAtConfig(Config):
     """Where an event says when it is due."""
 
     attribute: AttributeName
-    """An attribute with a time (RFC 3339), or with a duration after the event came (ISO 8601), such as `PT10M`. An
+    """An attribute with a time (RFC 3339), or with a duration after the event came, such as `10m` or `PT10M`. An
     event without it has the trigger's `delay`. One that is due more than a year later, or whose attribute is neither,
     goes to the dead letter."""
 
@@ -222,8 +222,8 @@ class TriggerConfig(EntryConfig):
     """Which events a new trigger begins with: `latest`, those that come from now on; `earliest`, all that the channel
     still has; `{time: …}` or `{ago: 2h}`, those since then. It counts once, when the trigger is made: then the trigger
     has a place of its own in the channel, which restarts and other values of `start` do not move."""
-    delay: Delay = 0.0
-    """How long after it came an event is delivered: seconds, or an ISO 8601 duration such as `PT10M`; at most a year.
+    delay: Annotated[Duration, Field(le=YEAR_S)] = 0.0
+    """How long after it came an event is delivered: seconds, or with a unit, like `10m`, `2h`, `7d`; at most a year.
     The channel `log` can delay events."""
     deliver_at: DeliverAtConfig | None = None
     """When an event is delivered, if it says so itself."""

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from base64 import b64encode
 
-from .clock import rfc3339
 from .event import Event
+from .moments import stamped
 from .normal_form import without_names
 from .one_line import one_line
 from .outcome import Outcome
@@ -51,8 +51,8 @@ def with_facts(
         "knativeerrordest": dest,
         "tidegatetrigger": trigger,
         "tidegateattempts": attempts,
-        "tidegatefirst": rfc3339(first_ns),
-        "tidegatelast": rfc3339(last_ns),
+        "tidegatefirst": stamped(first_ns),
+        "tidegatelast": stamped(last_ns),
         "tidegatestage": outcome.stage.value,
         "tidegatereason": one_line(outcome.reason, 500) or "no reason given",
     }

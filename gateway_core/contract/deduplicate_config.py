@@ -6,27 +6,22 @@ from collections.abc import Callable, Mapping
 from operator import itemgetter
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field
+from pydantic import Field
 
 from .attribute_names import AttributeName
+from .durations import YEAR_S, Duration
 from .event import Event, text_of
-from .moments import seconds_of
 from .normal_form import normal_attributes
 from .options import Config
 
 MOST_KEYS = 10_000_000
 
 
-def _span(value: Any) -> Any:
-    """A span of time as it is written: a number of seconds, or a number with a unit."""
-    return seconds_of(value.strip()) if isinstance(value, str) else value
-
-
 class DeduplicateConfig(Config):
     """Stores events with the same key once: of those that are accepted within the window, only the first. A sender that
     sends an event again gets the answer of a success. The channel must be able to do it (`log`)."""
 
-    window: Annotated[float, BeforeValidator(_span), Field(ge=1, le=31_536_000, allow_inf_nan=False)]
+    window: Annotated[Duration, Field(ge=1, le=YEAR_S)]
     """How long a key counts after its first event was accepted: a number of seconds, or with a unit, like `7d`, `12h`,
     `30m`."""
     key: Annotated[list[AttributeName], Field(min_length=1, max_length=8)] = ["source", "id"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
@@ -42,9 +42,27 @@ class Replayable(Protocol):
 
 
 @runtime_checkable
-class Rewinds(Protocol):
-    """A channel that can set a subscription back."""
+class TellsReplays(Protocol):
+    """A service that sends past events again."""
 
-    async def rewind(self, name: str, firsts: Mapping[int, int]) -> None:
-        """The subscription goes back to these numbers, by partition, durably; where it is before them it stays. It
-        holds no event at the moment. Raises `StorageError` if that could not be written."""
+    def replays_of(self, trigger: str, event: Event) -> Sequence[str]:
+        """What its running replays do with an event for this trigger, a sentence each. An event without a position is
+        an example, for all like it."""
+
+
+@runtime_checkable
+class Rewinds(Protocol):
+    """A channel that can set a subscription back. The first worker decides for all, then each worker does it for its
+    own partitions. A worker that ends in between does it when the subscription is attached again."""
+
+    async def settled(self, name: str) -> Callable[[int], bool]:
+        """Whether the subscription is done with the event at a position, or never got it; in the partitions of other
+        workers as it was last stored. Raises `StorageError`."""
+
+    async def decide_rewind(self, name: str, firsts: Mapping[int, int]) -> None:
+        """The subscription goes back to these numbers, by partition; where it is before them it stays. Once this
+        returns, it does so in all of them, whatever ends. Raises `StorageError` if that could not be written."""
+
+    async def rewind(self, name: str) -> None:
+        """Does what was decided for the partitions of this worker, durably. The subscription holds no event of theirs
+        at the moment. Raises `StorageError` if that could not be written: then call it again."""

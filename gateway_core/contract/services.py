@@ -15,7 +15,7 @@ import anyio
 from anyio.abc import TaskGroup
 
 from .clock import Clock
-from .status import GatewayStatus, ProcessStatus
+from .status import GatewayStatus, ProcessStatus, ReplaysStatus
 
 if TYPE_CHECKING:
     from .condition import Condition
@@ -88,6 +88,10 @@ class Changes(Protocol):
 
     def pause(self, names: Collection[str]) -> None:
         """Pauses these triggers and resumes all others. A paused one starts no attempts; those under way finish."""
+
+    def halt(self, names: Collection[str]) -> None:
+        """For as long as a service works on them, these triggers make no attempts in this worker, whether an operator
+        paused them or not. It replaces those of before."""
 
     async def replace_config(
         self, config: GatewayConfig, commit: Callable[[], None] | None = None
@@ -234,6 +238,10 @@ class RunningService:
 
     def process(self) -> ProcessStatus | None:
         """What this process uses, for the status; None if the service does not know. It must be quick."""
+        return None
+
+    def replay_status(self) -> ReplaysStatus | None:
+        """The replays that it runs, for the status. It must be quick."""
         return None
 
     def answer(self, question: Any) -> Any:

@@ -163,6 +163,10 @@ class TriggerStatus(DeliveryStatus, frozen=True, kw_only=True):
     subscriber: Annotated[str | None, FIRST("The subscriber's address.")] = None
     paused: Annotated[bool, ANY("Whether an operator paused it.")] = False
     delayed: Annotated[int, CURRENT("Events that wait until they are due.")] = 0
+    replayed: Annotated[
+        dict[str, int],
+        TOTALS_BY_KEY("Events that replays sent again, by what came of them: delivered, given_up or unwanted."),
+    ] = {}
     reader: Annotated[ReaderStatus | None, ONE("Its subscriber, if that reads the channel itself.")] = None
 
 
@@ -212,6 +216,14 @@ class ProcessStatus(Record, frozen=True):
     details: Details = {}
 
 
+class ReplaysStatus(Record, frozen=True):
+    """Replays of one kind. They run in the first worker."""
+
+    name: Annotated[str, FIRST("What they send: `events` of channels, or `dead_letters`.")]
+    active: Annotated[int, CURRENT("Replays that run, or wait for others.")] = 0
+    failed: Annotated[int, TOTAL("Replays that failed since the start of the gateway.")] = 0
+
+
 class Unreported(Record, frozen=True):
     """A part that raised an error when it was asked for its share of the status. The rest of the status is complete."""
 
@@ -245,6 +257,7 @@ class GatewayStatus(Record, frozen=True):
         dict[str, Any], DETAILS("Metrics of components' own, by section, name and place; empty without metrics.")
     ] = {}
     processes: Annotated[list[ProcessStatus], ALL("The running workers; empty without metrics.")] = []
+    replays: Annotated[list[ReplaysStatus], BY_NAME("Replays, by what they send.")] = []
     unreported: Annotated[list[Unreported], BY_PART("Parts that could not report their share of this status.")] = []
 
     def entries(self, section: str) -> Sequence[Entry]:

@@ -22,12 +22,10 @@ if TYPE_CHECKING:
 
 Section = Literal["brokers", "triggers", "bridges"]
 """The sections of a config whose entries run."""
-Replayed = Callable[[Outcome | None], None]
-"""Called with None once the subscriber has the event, else with why it does not: `outcome.UNWANTED` where the trigger's
-filter rejects the event now."""
-Redelivered = Callable[[Literal["delivered", "given_up", "unwanted", "ended"]], None]
-"""Called once an event that is delivered again is settled: the subscriber has it, or the dead letter has it, or the
-trigger's filter rejects it. `ended`: it was not settled, because the trigger stopped or was told to end it."""
+Redelivered = Callable[[Literal["delivered", "given_up", "unwanted", "ended"], Outcome | None], None]
+"""Called once an event that is delivered again is settled: the subscriber has it, or it does not take it, or the
+trigger's filter rejects it; the outcome says why not. `ended`: it was not settled, because the trigger stopped or was
+told to end it."""
 ObserversOf = Callable[[Section, str], Sequence[Observer]]
 """The observers that a service wants at an entry: (section, name)."""
 
@@ -139,21 +137,15 @@ class DeliveryView(Protocol):
     def find_held(self, id: str, source: str | None, position: int) -> Held | None:
         """The event at this position, or if that is 0, the one with this id (and source)."""
 
-    def replay(self, event: Event, given_up: GivenUp, done: Replayed) -> bool:
-        """Delivers an event that was given up before, to this subscriber only, in order with what the channel offers.
-        It gets few attempts, and what fails again is no new dead letter: `done` says why. False if there is no room,
-        or no attempt may start."""
+    def again(self, event: Event, done: Redelivered, letter: GivenUp | None = None) -> bool:
+        """Delivers an event again to this subscriber only, in order with what the channel offers. It does not move the
+        trigger's place in the channel. False if there is no room, or no attempt may start.
 
-    def end_replays(self) -> None:
-        """Ends the replays that have no attempt under way."""
+        A past event of the channel has the trigger's retries, limits and dead letter. One of a dead letter, which
+        `letter` is about, gets few attempts, and is no new dead letter if it fails again."""
 
-    def again(self, event: Event, done: Redelivered) -> bool:
-        """Delivers a past event of the channel again, as if the channel offered it now: with the trigger's retries,
-        limits, order and dead letter. It does not move the trigger's place in the channel. False if there is no room,
-        or no attempt may start."""
-
-    def end_again(self) -> None:
-        """Ends those that have no attempt under way."""
+    def end_again(self, *, letters: bool = False) -> None:
+        """Ends those that have no attempt under way: the past events, or those of dead letters."""
 
     def withdraw(self, partition: int) -> Sequence[int]:
         """See `Receiver.withdraw`."""

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Container
-from datetime import UTC, datetime, timedelta
 
-from ..contract.durations import YEAR_S, duration_ns
+from ..contract.durations import YEAR_S, duration_ns, is_duration
 from ..contract.event import Event, text_of
+from ..contract.moments import time_ns_of
 from ..contract.normal_form import normal_attributes
-
-_TIME = re.compile(r"\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(\.\d{1,30})?([Zz]|[+-]\d\d:\d\d)")
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 DueOf = Callable[[Event, int], int]
 
@@ -39,22 +35,9 @@ def due_of(delay_s: float, attribute: str | None, undecided: Container[int] = ()
 
 def _due_by(attribute: str, text: str, received_ns: int) -> int:
     try:
-        due_ns = received_ns + duration_ns(text) if text.startswith("P") else time_ns(text)
+        due_ns = received_ns + duration_ns(text) if is_duration(text) else time_ns_of(text)
     except ValueError as e:
         raise ValueError(f"deliver_at: {attribute}: {e}") from None
     if due_ns - received_ns > YEAR_S * 1_000_000_000:
         raise ValueError(f"deliver_at: {attribute}: {text[:100]!r} is more than a year after the event came")
     return due_ns
-
-
-def time_ns(text: str) -> int:
-    """The Unix time of an RFC 3339 time in nanoseconds; what is finer than a microsecond is rounded up. Raises
-    `ValueError`."""
-    found = _TIME.fullmatch(text)
-    if found is None:
-        raise ValueError(f"{text[:100]!r} is no time with a zone (RFC 3339), and no duration")
-    leap = text[17:19] == "60"
-    whole = datetime.fromisoformat((text[:17] + ("59" if leap else text[17:19]) + found[2]).upper())
-    fraction = (found[1] or ".")[1:]
-    rounded = int(fraction[:6].ljust(6, "0")) + (1 if fraction[6:].strip("0") else 0)
-    return ((whole - _EPOCH) // timedelta(microseconds=1) + rounded + (1_000_000 if leap else 0)) * 1000

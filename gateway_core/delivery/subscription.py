@@ -13,7 +13,7 @@ import random
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from ..contract import backoff
 from ..contract.capabilities import GivenUp, KeepsGivenUp
@@ -26,7 +26,7 @@ from ..contract.filter_guard import FilterGuard
 from ..contract.interfaces import Accepted, Feed, Observer, Outcome, Send, Sink
 from ..contract.one_line import one_line
 from ..contract.outcome import UNWANTED, Stage
-from ..contract.topology import Held, Redelivered, Replayed
+from ..contract.topology import Held, Redelivered
 from . import reply
 from .dead_letter import WAITS, DeadLetterWriter
 from .deliveries import (
@@ -57,8 +57,8 @@ class _NoFeed:
 
 MOST_REASON = 300
 """How many characters of a reason are kept with an event that was given up."""
-MOST_REPLAYED = 3
-"""How many attempts a replay makes for an event at most."""
+MOST_OF_LETTER = 3
+"""How many attempts an event of a dead letter gets at most when it is sent again."""
 NO_FEED = _NoFeed()
 RETRIES = 10
 """With retries by time only: after so many, a bridge without a dead letter says that it waits, and a filter without
@@ -69,6 +69,13 @@ _ENDED = Outcome(False, retry=True, reason="the replay was ended")
 _NO_QUEUE = DeliveryQueue(None, 0)
 _NO_SCHEDULE = Schedule(WAITS, _NOTHING, _NO_QUEUE, random.random, _NOTHING, _NOTHING)
 _NO_ATTEMPTS = Attempts("", _NOTHING, _NOTHING, 0, _NOTHING, (), ended=_NOTHING)
+
+
+class _Again(NamedTuple):
+    """An event that is delivered again: who waits for it, and the dead letter that it comes from."""
+
+    done: Redelivered
+    letter: GivenUp | None
 
 
 class Subscription:
@@ -135,8 +142,9 @@ class Subscription:
         self.failures = Failures(what, name, sink, clock)  # a dead letter of its source may fail before the first event
         self._full = self._pumping = self._stopping = False
         self.paused = False
-        self._replays: dict[Delivery, tuple[GivenUp, Replayed]] = {}
-        self._redelivered: dict[Delivery, Redelivered] = {}
+        self._redelivered: dict[Delivery, _Again] = {}
+        self.replayed: dict[str, int] = {}
+        """How many events were delivered again, by result."""
         self._silent_since = UNTIMED  # since when the subscriber has given no answer
         self._rejections = 0  # answers other than those that `delivered` counts
         self.held = 0
@@ -217,82 +225,63 @@ class Subscription:
             self._budget.used += delivery.size
             self._without_attempt(delivery, outcome)
 
-    def replay(self, event: Event, given_up: GivenUp, done: Replayed) -> bool:
-        """Delivers an event that was given up before, to this subscriber only, in order with what the channel offers.
-        It gets few attempts, and what fails again is no new dead letter: `done` says why. False if there is no room,
-        or no attempt may start."""
-        if self.paused or self.blocked or not self.room():
-            return False
-        if self._queue is _NO_QUEUE:
-            self._prepare()
-        if self._filter is not None:
-            wanted = self._filter.filter.matches(event)
-            undecided = self._undecided.pop(id(event), None)
-            if undecided is not None or not wanted:
-                done(UNWANTED if undecided is None else undecided[1])
-                return True
-        delivery = Delivery(self._attempts, event)
-        try:
-            self._queue.enter(delivery)
-        except Exception as e:
-            done(_no_order(e))
-            return True
-        self._replays[delivery] = given_up, done
-        self.held += 1
-        self._budget.used += delivery.size
-        self._pump()
-        return True
-
-    def again(self, event: Event, done: Redelivered) -> bool:
+    def again(self, event: Event, done: Redelivered, letter: GivenUp | None = None) -> bool:
         """See `contract.topology.DeliveryView`."""
         if self.paused or self.blocked or not self.room():
             return False
         if self._queue is _NO_QUEUE:
             self._prepare()
         if self._filter is not None and not self._filter.filter.matches(event):
-            done("unwanted")
+            self._count_replayed("unwanted")
+            done("unwanted", UNWANTED)
             return True
         delivery = Delivery(self._attempts, event)
-        self._redelivered[delivery] = done
+        self._redelivered[delivery] = _Again(done, letter)
         self.held += 1
         self._budget.used += delivery.size
         self._enter(delivery)
         self._pump()
         return True
 
-    def end_again(self) -> None:
-        """Ends the events that are delivered again and have no attempt under way."""
-        for delivery in self._queue.take_out(self._redelivered.__contains__):
+    def end_again(self, *, letters: bool = False) -> None:
+        """See `contract.topology.DeliveryView`."""
+        redelivered = self._redelivered
+        for delivery in self._queue.take_out(
+            lambda d: d in redelivered and (redelivered[d].letter is not None) == letters
+        ):
             self.held -= 1
             self._budget.used -= delivery.size
-            self._redelivered.pop(delivery)("ended")
+            redelivered.pop(delivery).done("ended", _ENDED)
         self._pump()
         self._resume_feed()
+
+    def _of_letter(self, delivery: Delivery) -> bool:
+        """Whether it comes from a dead letter: then it does not go back there."""
+        return (again := self._redelivered.get(delivery)) is not None and again.letter is not None
 
     @property
-    def _most_replayed(self) -> int:
-        return min(MOST_REPLAYED, self._retries + 1)
+    def _most_of_letter(self) -> int:
+        return min(MOST_OF_LETTER, self._retries + 1)
 
-    def end_replays(self) -> None:
-        """Ends the replays that have no attempt under way."""
-        for delivery in self._queue.take_out(self._replays.__contains__):
-            self.held -= 1
-            self._budget.used -= delivery.size
-            self._end_replay(delivery, _ENDED)
-        self._pump()
-        self._resume_feed()
+    def _count_replayed(self, result: str) -> None:
+        self.replayed[result] = self.replayed.get(result, 0) + 1
 
-    def _end_replay(self, delivery: Delivery, failure: Outcome | None) -> None:
-        given_up, done = self._replays.pop(delivery)
-        if failure is None:
-            given_up = replace(given_up, delivered_ns=self.clock.now_ns())
-            self._keep_given_up(delivery.event, given_up)
-        done(failure)
+    def _keep_delivered(self, event: Event, letter: GivenUp | None) -> None:
+        """Remembers of an event that was given up that the subscriber has it now."""
+        now_ns, source = self.clock.now_ns(), event.attributes.get("source")
+        known = letter or self.failures.given_up(id_of(event) or "", source, event.position)
+        if known is not None and not known.delivered_ns:
+            self.failures.gave_up(event, replace(known, delivered_ns=now_ns))
+        if event.position and isinstance(self.feed, KeepsGivenUp):
+            self.feed.delivered_again(event.position, now_ns, letter)
 
     def _without_attempt(self, delivery: Delivery, outcome: Outcome) -> None:
         """No attempt can be made."""
         delivery.outcome = outcome
         delivery.first_ns = delivery.first_ns or self.clock.now_ns()
+        if self._redelivered and self._of_letter(delivery):
+            self._settle(delivery, outcome)
+            return
         self.failures.last = one_line(outcome.reason)
         # retry a filter that ran out of memory, unless later events may not overtake this one
         again = outcome.retry and self.order_key_of is None and delivery.attempts < self._retries
@@ -334,10 +323,8 @@ class Subscription:
         for delivery in dropped:
             self.held -= 1
             self._budget.used -= delivery.size
-            if delivery in self._replays:
-                self._end_replay(delivery, _ENDED)
-            elif delivery in self._redelivered:
-                self._redelivered.pop(delivery)("ended")
+            if (again := self._redelivered.pop(delivery, None)) is not None:
+                again.done("ended", _ENDED)
             else:
                 positions.append(delivery.event.position)
         return positions
@@ -436,8 +423,8 @@ class Subscription:
         if not outcome.local:
             self.failures.failed(now_ns, delivery.event, delivery.attempts, outcome, self.held)
         asked = self._schedule.failed(delivery, outcome, answered)
-        replayed = bool(self._replays) and delivery in self._replays
-        if replayed and (not outcome.retry or self._stopping or delivery.attempts >= self._most_replayed):
+        of_letter = bool(self._redelivered) and self._of_letter(delivery)
+        if of_letter and (not outcome.retry or self._stopping or delivery.attempts >= self._most_of_letter):
             self._settle(delivery, outcome)
             return
         if self.policy.hold_while_down and not answered and outcome.retry and self._silent(delivery):
@@ -504,7 +491,7 @@ class Subscription:
 
     def _give_up(self, delivery: Delivery) -> None:
         assert delivery.outcome is not None
-        if delivery in self._replays:
+        if self._of_letter(delivery):
             self._settle(delivery, delivery.outcome)
             return
         if self.dead_letters is None:
@@ -550,10 +537,12 @@ class Subscription:
         self._budget.used -= delivery.size
         if delivery.order_key is not None:
             self._queue.leave(delivery)
-        if self._replays and delivery in self._replays:
-            self._end_replay(delivery, failure)
-        elif self._redelivered and delivery in self._redelivered:
-            self._redelivered.pop(delivery)(result)
+        if self._redelivered and (again := self._redelivered.pop(delivery, None)) is not None:
+            if failure is None and result == "delivered":
+                self._keep_delivered(delivery.event, again.letter)
+            result = result if failure is None else "given_up"
+            self._count_replayed(result)
+            again.done(result, failure or delivery.outcome)
         elif failure is None:
             self.feed.ack(delivery.event.position)
         elif self._give_back is not None:
@@ -640,14 +629,14 @@ class Subscription:
     def retried_until_ns(self, delivery: Delivery) -> int | None:
         """The earliest time at which a failed event is given up (Unix time); None if its time has no limit."""
         limit_s = self._queue.limit_s
-        if delivery.failed_s == UNTIMED or limit_s == float("inf") or delivery in self._replays:
+        if delivery.failed_s == UNTIMED or limit_s == float("inf") or self._of_letter(delivery):
             return None
         return self.clock.now_ns() + int((delivery.failed_s + limit_s - self.clock.monotonic()) * 1e9)
 
     def retries_left(self, delivery: Delivery) -> int | None:
         """How many retries an event has left; None if their number has no limit."""
-        if delivery in self._replays:
-            return max(0, self._most_replayed - delivery.attempts)
+        if self._of_letter(delivery):
+            return max(0, self._most_of_letter - delivery.attempts)
         most = self._queue.most
         return None if most == float("inf") else max(0, int(most) - delivery.tries)
 

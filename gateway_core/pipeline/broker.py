@@ -210,6 +210,7 @@ class Trigger:
             lag=lag_of(s.feed),
             paused=s.paused,
             delayed=s.feed.delayed if offers(s.feed, Delaying) else 0,
+            replayed=dict(s.replayed),
             **delivery_facts(s, self.meter),
         )
 
@@ -258,6 +259,8 @@ class ReadingTrigger:
         if fault := next(iter(self.faults.values()), ""):
             return Condition(False, fault, "ComponentFailed")
         if state.state in ("running", "submitted"):  # submitted: others run it
+            if self.feed is not None and offers(self.feed, StartsLate) and (late := self.feed.started_late):
+                return Condition(True, late, "StartedLate")
             return Condition(True, "", "Delivering")
         reason = "ReaderStarting" if state.state == "starting" and not state.error else "ReaderNotRunning"
         return Condition(False, state.error or f"the reader is {state.state}", reason)

@@ -8,9 +8,9 @@ from typing import Any
 from msgspec.structs import replace
 
 from ..contract.capabilities import Faulty, Watched, offers
-from ..contract.clock import rfc3339
 from ..contract.component_errors import text_of_error
 from ..contract.interfaces import Feed, ReadingSink
+from ..contract.moments import stamped
 from ..contract.options import redacted
 from ..contract.status import ReaderStatus, SourceStatus
 from ..delivery import Subscription
@@ -77,7 +77,7 @@ def delivery_facts(s: Subscription, meter: Meter | None) -> dict[str, Any]:
     facts.update(waiting=s.held - s.in_flight, last_error=s.failures.last)
     if (failing := s.longest_failing()) is not None:
         until = s.retried_until_ns(failing)
-        facts.update(retried_until=None if until is None else rfc3339(until), longest_wait_s=s.longest_wait_s(failing))
+        facts.update(retried_until=None if until is None else stamped(until), longest_wait_s=s.longest_wait_s(failing))
     return {**facts, "attempt": meter.attempt.status(), "delivery": meter.delivery.status()} if meter else facts
 
 

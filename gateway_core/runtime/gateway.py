@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Collection, Coroutine, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import anyio
 from anyio import to_thread
@@ -27,7 +27,7 @@ from ..contract.loaded import Loaded
 from ..contract.runners import ConfigRead
 from ..contract.services import Reloader, RunningService
 from ..contract.settings import Settings
-from ..contract.status import ConfigStatus, GatewayStatus, ProcessStatus, TriggerStatus, Unreported, channel_state
+from ..contract.status import ConfigStatus, GatewayStatus, TriggerStatus, Unreported, channel_state
 from ..contract.tasks import quietly
 from ..contract.topology import ObserversOf, Section
 from ..contract.version import __version__
@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     from .replacement import Replacement
 
 log = logging.getLogger("tidegate")
+T = TypeVar("T")
 Task = Callable[[], Coroutine[Any, Any, None]]
 REPLACEMENT_S = 5.0
 """How long a stop waits for a change of the config that is under way, but not longer than for deliveries; then it
@@ -87,6 +88,7 @@ class Gateway:
         self._read = read
         self.peers = self.role.peers
         self._paused: set[str] = set()
+        self._halted: frozenset[str] = frozenset()
         self._changing = anyio.Lock()
         self._replacement: Replacement | None = None
         self._replacing: anyio.CancelScope | None = None
@@ -134,7 +136,7 @@ class Gateway:
             raise fault
 
     async def _start(self, tasks: TaskGroup) -> None:
-        self._parts = Parts(tasks, self.role, self.settings.drain_timeout_s, self._paused)
+        self._parts = Parts(tasks, self.role, self.settings.drain_timeout_s, self._stands)
         if self.role.locks:
             self.folder.claim()
         self._note_names()
@@ -298,9 +300,17 @@ class Gateway:
         if self.started:
             self._tell(lambda service: service.changed())
 
+    def halt(self, names: Collection[str]) -> None:
+        """See `contract.services.Changes`."""
+        self._halted = frozenset(names)
+        self._resume_and_pause()
+
+    def _stands(self, name: str) -> bool:
+        return name in self._paused or name in self._halted
+
     def _resume_and_pause(self) -> None:
         for trigger in self._built.triggers.values():
-            if isinstance(trigger, Trigger) and trigger.subscription.paused != (trigger.name in self._paused):
+            if isinstance(trigger, Trigger) and trigger.subscription.paused != self._stands(trigger.name):
                 trigger.subscription.resume() if trigger.subscription.paused else trigger.subscription.pause()
 
     @property
@@ -425,7 +435,8 @@ class Gateway:
         self, triggers: list[TriggerStatus], measured: dict[str, Any], unreported: list[Unreported]
     ) -> GatewayStatus:
         built, add = self._built, self._earlier.add_to
-        processes, failed = self._processes()
+        processes, failed = self._of_services(lambda service: service.process(), "")
+        replays, more_failed = self._of_services(lambda service: service.replay_status(), "replays of ")
         return GatewayStatus(
             version=__version__,
             pid=self.role.pid,
@@ -443,19 +454,20 @@ class Gateway:
             observers=[observer.status() for observer in built.observers],
             measured=measured,
             processes=processes,
-            unreported=[*unreported, *failed],
+            replays=replays,
+            unreported=[*unreported, *failed, *more_failed],
         )
 
-    def _processes(self) -> tuple[list[ProcessStatus], list[Unreported]]:
-        """What services know of this process, and the services that raised instead."""
-        found: list[ProcessStatus] = []
+    def _of_services(self, ask: Callable[[RunningService], T | None], of: str) -> tuple[list[T], list[Unreported]]:
+        """What services tell, and those that raised instead."""
+        found: list[T] = []
         failed: list[Unreported] = []
         for name, service in self.services.items():
             try:
-                if (process := service.process()) is not None:
-                    found.append(process)
+                if (told := ask(service)) is not None:
+                    found.append(told)
             except Exception as e:
-                failed.append(Unreported(f"service {name}", text_of_error(e)))
+                failed.append(Unreported(f"{of}service {name}", text_of_error(e)))
         return found, failed
 
     @property

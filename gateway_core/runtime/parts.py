@@ -6,7 +6,7 @@ order.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Protocol
 
@@ -35,7 +35,7 @@ class Parts:
     """Starts and stops parts in one worker. `drain_s` limits a stop's wait for deliveries; `paused` triggers make no
     attempt."""
 
-    def __init__(self, tasks: TaskGroup, role: Role, drain_s: float, paused: Collection[str] = ()) -> None:
+    def __init__(self, tasks: TaskGroup, role: Role, drain_s: float, paused: Callable[[str], bool]) -> None:
         self.tasks = tasks
         self._role = role
         self._drain_s = drain_s
@@ -162,7 +162,7 @@ class Parts:
         if isinstance(trigger, Trigger):
             owner = f"triggers.{trigger.name}"
             await self.start_sinks(trigger.sinks, owner, trigger.faults, ("subscriber", "dead_letter"))
-            if trigger.name in self._paused:
+            if self._paused(trigger.name):
                 trigger.subscription.pause()
         trigger.attach()
         channel = trigger.broker.channel

@@ -25,6 +25,7 @@ from gateway_core.contract.status import (
     ObserverStatus,
     ProcessStatus,
     ReaderStatus,
+    ReplaysStatus,
     SourceStatus,
     TriggerStatus,
     Unreported,
@@ -55,6 +56,7 @@ KEYS = {
     BrokerStatus: "name",
     TriggerStatus: "name",
     BridgeStatus: "name",
+    ReplaysStatus: "name",
     Unreported: "part",
 }
 

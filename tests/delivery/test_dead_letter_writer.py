@@ -51,8 +51,8 @@ def test_a_letter_says_why_and_observers_are_told() -> None:
         "knativeerrordata": "Ym9keQ==",
         "tidegatetrigger": "b",
         "tidegateattempts": 1,
-        "tidegatefirst": "2027-01-15T08:00:00.000000Z",
-        "tidegatelast": "2027-01-15T08:00:02.000000Z",
+        "tidegatefirst": "2027-01-15T08:00:00.000000000Z",
+        "tidegatelast": "2027-01-15T08:00:02.000000000Z",
         "tidegatestage": "delivery",
         "tidegatereason": "too late",
     }

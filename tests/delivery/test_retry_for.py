@@ -8,9 +8,9 @@ import pytest
 from gateway_testing import ScriptedSink
 
 from gateway_core.contract.backoff import ceiling_s
-from gateway_core.contract.clock import rfc3339
 from gateway_core.contract.config_model import BridgeConfig, DeliveryConfig, GatewayConfig
 from gateway_core.contract.interfaces import DELIVERED, Outcome
+from gateway_core.contract.moments import stamped
 from gateway_core.contract.status import TriggerStatus
 from gateway_core.pipeline.infos import delivery_facts
 from tests.delivery.test_subscription import BUSY, Rig
@@ -117,7 +117,7 @@ def test_the_status_says_until_when_events_are_retried_and_how_long_waits_are() 
     rig.offer(2)
     rig.clock.advance(10)
     rig.offer(*range(3, 10))
-    day = rfc3339(began_ns + 86_400 * 10**9)
+    day = stamped(began_ns + 86_400 * 10**9)
     for elapsed, longest in ((0, 30), (1000, 60), (7200, 300)):
         rig.clock.advance(elapsed)
         facts = delivery_facts(rig.subscription, None)

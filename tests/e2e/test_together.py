@@ -106,7 +106,7 @@ def test_delayed_events_of_the_page_survive_kills_and_are_never_early(tmp_path: 
 
     with Subscriber(decide=decide) as subscriber:
         config = page_config(
-            "delay-events.md", **{"http://127.0.0.1:9000/remind": subscriber.url, "delay: PT10M": "delay: PT4S"}
+            "delay-events.md", **{"http://127.0.0.1:9000/remind": subscriber.url, "delay: 10m": "delay: 4s"}
         )
         sent: dict[str, float] = {}
         with GatewayProcess(config, tmp_path) as gateway:

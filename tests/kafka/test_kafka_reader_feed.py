@@ -159,7 +159,7 @@ def test_what_java_is_told_of_passwords_and_certificates(tmp_path: Path) -> None
             channel.attach_reader("one", ALL)
 
 
-@pytest.mark.spec("AGAIN-03")
+@pytest.mark.spec("AGAIN-03", "AGAIN-25")
 async def test_a_trigger_whose_start_the_topic_has_passed_says_so(place: Place) -> None:
     async with place.channel() as (channel,):
         await append(channel, 20)
@@ -174,3 +174,13 @@ async def test_a_trigger_whose_start_the_topic_has_passed_says_so(place: Place) 
         feed: Any = late.feed
         assert "has deleted events of partition 0" in feed.started_late
         assert getattr(exact.feed, "started_late", "") is None
+        said = feed.started_late
+        reading: Any = channel.attach_reader("reads", ALL, start=StartPosition.at_time(1))
+        await until(lambda: reading.started_late == said, "a sink that reads the topic itself")
+    async with place.channel() as (channel,):  # also after a restart
+        late.attach(channel, "late")
+        await channel.joined("late")
+        feed = late.feed
+        assert feed.started_late == said
+        reading = channel.attach_reader("reads", ALL, start=StartPosition.at_time(1))
+        await until(lambda: reading.started_late == said, "a sink that reads the topic itself")

@@ -17,19 +17,16 @@ from gateway_log.backup import back_up
 from gateway_log.delay_file import DelayFile, Waiting
 from gateway_log.rows import Row
 from gateway_testing import ScriptedSink
-from hypothesis import given
-from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from gateway_core.config.registry import Registry
 from gateway_core.contract.capabilities import Delaying, TracksDeliveries
 from gateway_core.contract.config_model import GatewayConfig, TriggerConfig
-from gateway_core.contract.durations import YEAR_S, duration_ns
+from gateway_core.contract.durations import YEAR_S
 from gateway_core.contract.errors import StartError
 from gateway_core.contract.event import Event, position_of
 from gateway_core.contract.interfaces import DELIVERED, Outcome
 from gateway_core.contract.settings import Settings
-from gateway_core.delivery.due import time_ns
 from gateway_core.runtime.gateway import Gateway
 from tests.delivery.gateway_rig import Hurried, Parts, change, until
 from tests.in_process import started
@@ -335,22 +332,6 @@ async def test_a_file_that_is_damaged_stops_the_start_with_a_remedy(tmp_path: Pa
         async with world.runs(tmp_path, delay=3600):
             pass
     assert found.group_contains(StartError, match=r"delayed-000\.db")
-
-
-@given(st.integers(0, 4 * 10**18), st.integers(-14 * 60, 14 * 60))
-def test_times_are_read_to_the_microsecond_and_never_early(ns: int, offset: int) -> None:
-    zone = f"{'-' if offset < 0 else '+'}{abs(offset) // 60:02d}:{abs(offset) % 60:02d}"
-    local = datetime(1970, 1, 1) + timedelta(seconds=ns // SECOND, minutes=offset)
-    text = f"{local.isoformat()}.{ns % SECOND:09d}{zone}"
-    assert 0 <= time_ns(text) - ns < 1000
-
-
-def test_durations() -> None:
-    assert duration_ns("P1W") == 7 * 86_400 * SECOND
-    assert duration_ns("P1DT2H3M4.5S") == int((86_400 + 2 * 3600 + 184.5) * 1e9)
-    for wrong in ("P", "PT", "P1DT", "1D", "P1M", "PT-1S", "PT1.S"):
-        with pytest.raises(ValueError, match="duration"):
-            duration_ns(wrong)
 
 
 @pytest.mark.slow

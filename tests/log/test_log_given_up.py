@@ -7,6 +7,7 @@ import signal
 from contextlib import closing
 from pathlib import Path
 
+import anyio
 import pytest
 from gateway_log import given_up, meta
 from gateway_log.channel import LogChannel
@@ -94,10 +95,10 @@ def test_it_goes_with_its_event(tmp_path: Path) -> None:
 def test_what_can_not_be_written_is_kept_for_the_next_time(tmp_path: Path) -> None:
     tail = Tail(0, 1, 1, 1, lambda: None)
     for n in range(MAX_GIVEN_UP + 3):
-        tail.give_up(given_up.row(n, "t", fate(n)))
+        tail.note(given_up.row(n, "t", fate(n)))
     taken = tail.take()
     assert not tail.stale
-    tail.give_up(given_up.row(0, "u", fate()))
+    tail.note(given_up.row(0, "u", fate()))
     tail.put_back(taken)
     assert tail.stale
     kept = tail.take().given_up
@@ -138,3 +139,58 @@ def test_a_repair_keeps_it(tmp_path: Path) -> None:
     shard.close()
     assert any("kept" in line for line in repair(tmp_path))
     assert rows_of(tmp_path) == [given_up.row(1, "t", fate())]
+
+
+@pytest.mark.spec("AGAIN-20")
+async def test_a_delivery_after_all_is_kept_whoever_writes_the_shard(log: Log) -> None:
+    """The first worker replays the events of all; the one that writes the shard keeps what became of them."""
+    theirs = log.Subscriber()
+    second = await log.open({"t": theirs}, worker=1, workers=2)
+    await log.append(second, log.events(3))
+    await log.wait(lambda: len(theirs.held) == 3)
+    positions = [*theirs.held]
+    for position in positions[:2]:
+        theirs.feed.give_up(position, fate())
+        theirs.ack(position)
+    theirs.ack(positions[2])
+    await second.joined("t")
+    mine = log.Subscriber()
+    first = await log.open({"t": mine}, worker=0, workers=2)
+    for position in positions:
+        mine.feed.delivered_again(position, 9)
+    mine.feed.delivered_again(positions[2], 8, fate(4))  # of a dead letter that the log does not know
+    await log.stop(first)
+    await log.stop(second)
+    again: LogChannel = await log.open({"t": log.Subscriber()}, worker=1, workers=2)
+    with anyio.fail_after(10):
+        while (await again.given_up(positions[0]))["t"].delivered_ns != 9:  # noqa: ASYNC110 - a file is read
+            await anyio.sleep(0.01)
+    assert await again.given_up(positions[1]) == {"t": fate(delivered_ns=9)}
+    assert await again.given_up(positions[2]) == {"t": fate(4, delivered_ns=8)}
+    assert again.given_up_counts() == []
+
+
+@pytest.mark.spec("AGAIN-20")
+async def test_a_rewind_that_delivers_what_was_given_up_is_kept_too(log: Log) -> None:
+    subscriber = log.Subscriber()
+    channel = await log.open({"t": subscriber})
+    await log.append(channel, log.events(4))
+    await log.wait(lambda: len(subscriber.held) == 4)
+    positions = [*subscriber.held]
+    for position in positions:
+        subscriber.feed.give_up(position, fate())
+        subscriber.ack(position)
+    await channel.decide_rewind("t", {0: 2})
+    await channel.rewind("t")
+    await log.wait(lambda: len(subscriber.held) == 3)
+    subscriber.ack(positions[1])
+    subscriber.feed.give_up(positions[2], fate(5))
+    subscriber.ack(positions[2])
+    await log.stop(channel)  # the last one comes after a restart
+    subscriber = log.Subscriber(acks=True)
+    channel = await log.open({"t": subscriber})
+    await log.wait(lambda: subscriber.got == positions[3:])
+    await log.stop(channel)
+    found = [(await channel.given_up(position))["t"] for position in positions]
+    assert [one.delivered_ns > 0 for one in found] == [False, True, False, True]
+    assert found[2] == fate(5)

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from gateway_testing import FakeClock, Subscriber
 from gateway_testing.process import GatewayProcess
 
+from gateway_core.contract.condition import Condition
 from gateway_core.contract.event import Event
-from gateway_core.contract.start_position import StartPosition
+from gateway_core.contract.filters import match_all
+from gateway_core.contract.start_position import LATEST, StartPosition
+from gateway_core.pipeline.broker import ReadingTrigger
 from tests.command_line import tidegate
 from tests.explain.test_why import send
 
@@ -87,6 +91,32 @@ async def test_a_start_that_retention_has_passed_says_so_also_after_a_restart(lo
     again = log.Subscriber(start=StartPosition.at_time(began + 10**9))
     await log.open({"late": again}, clock=clock)
     assert again.feed.started_late == said
+
+
+@pytest.mark.anyio
+@pytest.mark.spec("AGAIN-25")
+async def test_a_sink_that_reads_the_log_itself_says_so_too(log: Any) -> None:
+    clock = FakeClock()
+    channel = await log.open(clock=clock, retention={"max_age_s": 600.0})
+    began = clock.now_ns()
+    await log.append(channel, log_events(log, clock))
+    clock.advance(610)
+    await log.append(channel, log_events(log, clock))
+    clock.advance(20)
+    await log.wait(lambda: channel.info()["first"] == 4)
+    late = channel.attach_reader("late", match_all(), start=StartPosition.at_time(began))
+    exact = channel.attach_reader("exact", match_all(), start=StartPosition.at_time(began + 610 * 10**9))
+    assert late.start == exact.start == {"0": 4}
+    assert "had kept nothing before" in late.started_late
+    assert exact.started_late is None
+    await log.stop(channel)
+    again = await log.open(clock=clock)
+    assert again.attach_reader("late", match_all(), start=StartPosition.at_time(1)).started_late == late.started_late
+    broker: Any = SimpleNamespace(taking=True)
+    reads: Any = SimpleNamespace(state=lambda: {"state": "running"})
+    trigger = ReadingTrigger("late", broker, match_all(), reads, LATEST, {})
+    trigger.feed = late
+    assert trigger.condition() == Condition(True, late.started_late, "StartedLate")
 
 
 @pytest.mark.spec("AGAIN-04")

@@ -436,6 +436,8 @@ def test_every_metric_is_seen_to_move() -> None:
     moved = {
         *(*OF_INGRESS, *OF_TRIGGERS, *GAUGES_OF_TRIGGERS, *OF_BRIDGES, *OF_FN, *OF_CONDITIONS, *OF_CONFIG, *OF_PULLING),
         *(*OF_PLUGINS, *OF_WORKERS, "tidegate_channel_waiting_bytes"),
+        # see tests/replay/test_replay.py
+        *("tidegate_trigger_events_replayed_total", "tidegate_replays_active", "tidegate_replays_failed_total"),
         # see tests/e2e/test_deduplication.py
         *("tidegate_broker_events_duplicate_total", "tidegate_broker_duplicate_conflicts_total"),
         "tidegate_channel_quarantined_events",  # see tests/log/test_log_quarantine.py

@@ -51,7 +51,7 @@ def document(name: str = "x") -> dict[str, Any]:
         "dead_lettered_by_stage": letters,
         **accepts,
     }
-    trigger = {"name": "t", "broker": name, "ready": False, "reader": None, **counts, **ways}
+    trigger = {"name": "t", "broker": name, "ready": False, "reader": None, "replayed": letters, **counts, **ways}
     state: dict[str, Any] = {"state": "running", "error": None, "rows": 7, "quarantined": 1, "restarts": 0}
     state |= {
         "batch_s": 0.25,
@@ -72,6 +72,7 @@ def document(name: str = "x") -> dict[str, Any]:
         "ready": True,
         "config": {"generation": 2, "error": None},
         "brokers": [broker],
+        "replays": [{"name": "events", "active": 1, "failed": 2}],
         "triggers": [trigger, reading],
         "bridges": [bridge],
         "observers": [{"name": "o", "errors": 1, "last_error": "ValueError"}],

@@ -309,7 +309,7 @@ async def test_past_events_are_found_with_their_delivery_state(kit: NatsKit, mon
         assert (await js.stream_info(kit.name)).state.consumer_count == 1, "what searched is gone"
 
 
-@pytest.mark.spec("AGAIN-03")
+@pytest.mark.spec("AGAIN-03", "AGAIN-25")
 async def test_a_start_that_the_stream_has_passed_says_so(kit: NatsKit) -> None:
     async with opened(kit) as channel:
         await append(channel, numbered(5))
@@ -323,3 +323,10 @@ async def test_a_start_that_the_stream_has_passed_says_so(kit: NatsKit) -> None:
         feeds: Any = late.feed, exact.feed
         assert "had kept nothing before" in feeds[0].started_late
         assert feeds[1].started_late is None
+        said = feeds[0].started_late
+    async with opened(kit) as channel:  # also after a restart
+        again = Subscription(start=StartPosition.at_time(1))
+        again.attach(channel, "late")
+        await channel.joined("late")
+        feed: Any = again.feed
+        assert feed.started_late == said

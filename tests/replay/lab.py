@@ -14,6 +14,7 @@ from gateway_testing.process import GatewayProcess
 from gateway_core.contract.moments import written
 from tests import web
 from tests.command_line import tidegate
+from tests.explain.test_why import why
 
 CONFIG = """
 brokers:
@@ -40,6 +41,18 @@ def send(gateway: GatewayProcess, ids: Sequence[str], type_: str = "t.a", **more
         headers = {"content-type": "application/cloudevents-batch+json"}
         answer = web.post(gateway.ingress(), content=json.dumps(batch).encode(), headers=headers, verify=False)
         assert answer.status_code == 202
+
+
+def send_to_all(gateway: GatewayProcess, ids: Sequence[str], workers: int = 2) -> None:
+    """Each over a connection of its own, so that any worker may take it."""
+    gateway.wait_until(lambda: len(gateway.status()["processes"]) == workers, what="all workers")
+    for id_ in ids:
+        send(gateway, [id_])
+
+
+def shards(gateway: GatewayProcess, ids: Sequence[str]) -> set[str]:
+    """Which shards have these events."""
+    return {found["place"].partition("/")[0] for id_ in ids for found in why(gateway, id_)["events"]}
 
 
 def got(subscriber: Subscriber, path: str) -> Counter[str]:

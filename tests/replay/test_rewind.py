@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import threading
+import time
+from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
+import httpx
 import pytest
+from gateway_log.reader import LogReader
 from gateway_testing import Subscriber
 from gateway_testing.process import GatewayProcess
 
+from tests import web
+from tests.ledger import free_port
 from tests.replay import lab
 
 pytestmark = pytest.mark.usefixtures("processes")
@@ -69,3 +78,92 @@ def test_what_was_not_settled_before_that_time_is_not_lost(tmp_path: Path) -> No
         assert set(got) == set(lab.ids(10))
         assert [got[n] for n in lab.ids(3, 3)] == [1, 1, 1], "settled before that time: not again"
         assert [got[n] for n in lab.ids(4, 6)] == [2, 2, 2, 2]
+
+
+def several(folder: Path, subscriber: Subscriber) -> GatewayProcess:
+    config = lab.config(subscriber, port=free_port(), one="delivery: {retry: 10, backoff_max_s: 0.1}")
+    return GatewayProcess(config, folder, {"TIDEGATE_WORKERS": "2"})
+
+
+@pytest.mark.spec("AGAIN-21")
+def test_several_workers_go_back_together(tmp_path: Path) -> None:
+    with Subscriber() as s, several(tmp_path, s) as g:
+        lab.send_to_all(g, lab.ids(10))
+        then = lab.now(g)
+        lab.send_to_all(g, lab.ids(30, 10))
+        s.wait_for(80)
+        g.wait_until(g.drained)
+        assert lab.shards(g, lab.ids(40)) == {"0", "1"}
+        s.requests.clear()
+        g.wait_until(lambda: lab.run(g, "rewind", "one", "--to", then, "--dry-run")["count"] == 30, what="cursors")
+        assert lab.run(g, "rewind", "one", "--to", then, "--yes")["count"] == 30
+        s.wait_for(30)
+        lab.send_to_all(g, lab.ids(10, 90))
+        s.wait_for(50)
+        g.wait_until(g.drained)
+        assert lab.got(s, "one") == dict.fromkeys([*lab.ids(30, 10), *lab.ids(10, 90)], 1)
+        assert lab.got(s, "two") == dict.fromkeys(lab.ids(10, 90), 1)
+
+
+@pytest.mark.spec("AGAIN-22")
+@pytest.mark.parametrize("delays", [(0.05, 0.15), pytest.param([n * 0.02 for n in range(16)], marks=pytest.mark.full)])
+def test_killed_in_a_rewind_all_workers_have_gone_back_or_none_has(tmp_path: Path, delays: Sequence[float]) -> None:
+    with Subscriber() as s, several(tmp_path, s) as g:
+        lab.send_to_all(g, lab.ids(10))
+        then = lab.now(g)
+        lab.send_to_all(g, lab.ids(30, 10))
+        s.wait_for(80)
+        g.wait_until(g.drained)
+        for delay in delays:
+            g.wait_until(lambda: settled_on_disk(g, "one"), what="everything")
+            s.requests.clear()
+            asking = threading.Thread(target=ask_to_rewind, args=(g.admin_url, g.admin_headers, then))
+            asking.start()
+            time.sleep(delay)
+            g.kill()
+            asking.join()
+            g.start()
+            g.wait_until(lambda: settled_on_disk(g, "one"), what="everything again")
+            assert set(lab.got(s, "one")) in (set(), set(lab.ids(30, 10))), f"after {delay} s"
+        s.requests.clear()
+        assert lab.run(g, "rewind", "one", "--to", then, "--yes")["count"] == 30
+        s.wait_for(30)
+        assert set(lab.got(s, "one")) == set(lab.ids(30, 10))
+        assert not lab.got(s, "two")
+
+
+@pytest.mark.full
+@pytest.mark.spec("AGAIN-22")
+@pytest.mark.parametrize("delay", [0.0, 0.03, 0.06, 0.1, 0.15])
+def test_a_worker_that_is_killed_in_a_rewind_goes_back_with_the_others(tmp_path: Path, delay: float) -> None:
+    """The rewind waits for the worker that takes its place, or says that it comes later."""
+    with Subscriber() as s, several(tmp_path, s) as g:
+        lab.send_to_all(g, lab.ids(10))
+        then = lab.now(g)
+        lab.send_to_all(g, lab.ids(30, 10))
+        s.wait_for(80)
+        g.wait_until(lambda: settled_on_disk(g, "one"), what="everything")
+        s.requests.clear()
+        second = next(p["pid"] for p in g.status()["processes"] if p["worker"] == 1)
+        asking = threading.Thread(target=ask_to_rewind, args=(g.admin_url, g.admin_headers, then))
+        asking.start()
+        time.sleep(delay)
+        os.kill(second, signal.SIGKILL)
+        asking.join()
+        s.wait_for(30)
+        g.wait_until(lambda: set(lab.got(s, "one")) == set(lab.ids(30, 10)), what="all of them")
+        g.wait_until(lambda: settled_on_disk(g, "one"), what="everything again")
+        assert not list((g.data_dir / "log" / "default" / "rewinds").iterdir())
+        assert not lab.got(s, "two")
+
+
+def settled_on_disk(gateway: GatewayProcess, name: str) -> bool:
+    """Whether a kill would make no event of a trigger be redelivered."""
+    with LogReader(gateway.data_dir / "log" / "default") as reader:
+        places = {shard: reader.place(shard, name) for shard in reader.shards()}
+        return all(p.next == reader.bounds(shard)[1] and not p.pending for shard, p in places.items())
+
+
+def ask_to_rewind(url: str, headers: dict[str, str], then: str) -> None:
+    with suppress(httpx.HTTPError):  # the gateway is killed
+        web.post(f"{url}/api/v1/rewinds", json={"trigger": "one", "to": then}, headers=headers, verify=False)

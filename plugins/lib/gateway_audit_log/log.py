@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Literal
 from weakref import WeakMethod, WeakValueDictionary
 
-from gateway_core.contract.clock import rfc3339
+from gateway_core.contract.moments import stamped
 from gateway_core.contract.one_line import one_line
 
 from .denials import SUMMARY_S, Denials
@@ -89,14 +89,14 @@ class AuditLog:
         if not self._denials.counted or not (now or self._now_s() >= self._summary_due_s):
             return
         for what, summary in self._denials.take().items():
-            facts = {"count": summary.count, "since": rfc3339(summary.since_ns), "addresses": summary.shown()}
+            facts = {"count": summary.count, "since": stamped(summary.since_ns), "addresses": summary.shown()}
             self._write({"who": "", "what": what, "where": "", "result": "denied"}, facts)
 
     def _write(self, base: Mapping[str, str], facts: Mapping[str, Any]) -> None:
         if self._lost:
             facts = {**facts, "lost_before": self._lost}
         try:
-            self._file.append(_encoded({"time": rfc3339(self._now_ns()), **base}, facts))
+            self._file.append(_encoded({"time": stamped(self._now_ns()), **base}, facts))
         except OSError as e:
             if not self._lost:
                 log.error(

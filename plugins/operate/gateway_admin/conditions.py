@@ -6,7 +6,6 @@ import logging
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 import anyio
@@ -14,6 +13,7 @@ import anyio.lowlevel
 
 from gateway_core.contract.clock import Clock
 from gateway_core.contract.condition import Condition
+from gateway_core.contract.moments import stamped
 
 from . import policies
 from .generations import RUNNING, SECTIONS, Generations, Key, singular
@@ -53,7 +53,7 @@ class SeenCondition:
 
 def timestamp(ns: int) -> str:
     """RFC 3339, to the millisecond."""
-    return datetime.fromtimestamp(ns // 1_000_000 / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return f"{stamped(ns)[:23]}Z"
 
 
 class Conditions:

@@ -23,6 +23,7 @@ from gateway_core.contract.status import (
     ObserverStatus,
     ProcessStatus,
     ReaderStatus,
+    ReplaysStatus,
     SourceStatus,
     TriggerStatus,
 )
@@ -127,6 +128,10 @@ def _observers(status: GatewayStatus) -> Records:
     return (((observer.name,), observer) for observer in status.observers)
 
 
+def _replays(status: GatewayStatus) -> Records:
+    return (((replays.name,), replays) for replays in status.replays)
+
+
 def _processes(status: GatewayStatus) -> Records:
     return (((str(process.worker),), process) for process in status.processes)
 
@@ -143,8 +148,9 @@ READER = MeasuredKind(
 )
 BRIDGE = MeasuredKind("Bridges", ("bridge",), BridgeStatus, _bridges)
 OBSERVER = MeasuredKind("Observers", ("observer",), ObserverStatus, _observers)
+REPLAYS = MeasuredKind("Replays of past events and of dead letters", ("of",), ReplaysStatus, _replays)
 PROCESS = MeasuredKind("Processes", ("worker",), ProcessStatus, _processes)
-PARTS = (BUILD, GATEWAY, BROKER, CHANNEL, GROUP, SOURCE, TRIGGER, READER, BRIDGE, OBSERVER, PROCESS)
+PARTS = (BUILD, GATEWAY, BROKER, CHANNEL, GROUP, SOURCE, TRIGGER, READER, BRIDGE, OBSERVER, REPLAYS, PROCESS)
 
 
 OWNERS = {"brokers": "broker", "triggers": "trigger", "bridges": "bridge"}
@@ -293,6 +299,13 @@ METRICS = (
         "filter_errors",
         "Events on which the filter raised an error; they go to the dead letter.",
     ),
+    _counter(
+        TRIGGER,
+        "tidegate_trigger_events_replayed_total",
+        "replayed",
+        "Events that replays sent again, by what came of them (delivered, given_up, unwanted).",
+        by="result",
+    ),
     _gauge(TRIGGER, "tidegate_trigger_events_in_flight", "in_flight"),
     _gauge(TRIGGER, "tidegate_trigger_events_waiting", "waiting"),
     _gauge(
@@ -385,6 +398,9 @@ METRICS = (
         otel=PROCESSED,
     ),
     _counter(OBSERVER, "tidegate_observer_errors_total", "errors"),
+    # -- replays
+    _gauge(REPLAYS, "tidegate_replays_active", "active"),
+    _counter(REPLAYS, "tidegate_replays_failed_total", "failed"),
     # -- the standard metrics of Prometheus's clients
     _counter(PROCESS, "process_cpu_seconds_total", "cpu_s"),
     _gauge(PROCESS, "process_resident_memory_bytes", "resident_bytes"),

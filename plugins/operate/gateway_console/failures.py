@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from gateway_core.contract.clock import rfc3339
+from gateway_core.contract.moments import stamped
 from gateway_core.contract.services import GatewayView
 
 SERVICE = "console"
@@ -19,7 +19,7 @@ def own_failures(gateway: GatewayView, name: str) -> list[dict[str, Any]]:
     newest = list(trigger.delivery.failures.newest)[-MOST:]
     return [
         {
-            "at": rfc3339(failure.at_ns),
+            "at": stamped(failure.at_ns),
             "id": failure.id,
             "source": failure.source,
             "attempt": failure.attempt,

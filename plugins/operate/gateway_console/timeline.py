@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
 from itertools import pairwise
 from typing import Any
+
+from gateway_core.contract.moments import time_ns_of
 
 _SAME_NS = 250_000_000
 """A failure and a recorded attempt this close are the same one."""
@@ -67,7 +68,7 @@ def nanoseconds(text: str | None) -> int | None:
     if not text:
         return None
     try:
-        return int(datetime.fromisoformat(text).timestamp() * 1e6) * 1000
+        return time_ns_of(text)
     except ValueError:
         return None
 

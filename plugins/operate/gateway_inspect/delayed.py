@@ -8,9 +8,9 @@ import msgspec
 from gateway_api.routes import JSON, Answer, Problem, Request, Route
 
 from gateway_core.contract.capabilities import Delaying
-from gateway_core.contract.clock import rfc3339
 from gateway_core.contract.errors import StorageError
 from gateway_core.contract.event import id_of, split_position
+from gateway_core.contract.moments import stamped
 from gateway_core.contract.topology import Topology
 
 from . import models
@@ -51,7 +51,7 @@ def answered(topology: Topology, question: dict[str, Any]) -> dict[str, Any]:
         "within": dict(zip(_WITHIN_S, within, strict=True)),
         "events": [
             {
-                "due": rfc3339(one.due_ns),
+                "due": stamped(one.due_ns),
                 "id": id_of(one.event),
                 "source": one.event.attributes.get("source"),
                 "type": one.event.attributes.get("type"),

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from gateway_core.contract.capabilities import GivenUp, TracksDeliveries
-from gateway_core.contract.clock import rfc3339
+from gateway_core.contract.moments import stamped, time_ns_of
 from gateway_core.contract.topology import DeliveryView, Held, Topology, TriggerView
 
 Facts = Mapping[str, Any]
@@ -38,19 +38,19 @@ def given_up_facts(given_up: GivenUp | None) -> dict[str, Any] | None:
     if given_up is None:
         return None
     return {
-        "at": rfc3339(given_up.at_ns),
+        "at": stamped(given_up.at_ns),
         "to": given_up.to,
         "reason": given_up.reason,
         "attempts": given_up.attempts,
         "code": given_up.code,
-        "delivered": rfc3339(given_up.delivered_ns) if given_up.delivered_ns else None,
+        "delivered": stamped(given_up.delivered_ns) if given_up.delivered_ns else None,
     }
 
 
 def _state_at(delivery: DeliveryView, id: str, source: str | None, position: int) -> dict[str, Any]:
     held = delivery.find_held(id, source, position)
     failures = [
-        {"at": rfc3339(f.at_ns), "attempt": f.attempt, "code": f.code, "reason": f.reason}
+        {"at": stamped(f.at_ns), "attempt": f.attempt, "code": f.code, "reason": f.reason}
         for f in delivery.failures.of(id, source)
         if position in (0, f.position)
     ]
@@ -72,8 +72,8 @@ def _held_facts(held: Held) -> dict[str, Any]:
     return {
         "state": held.state,
         "attempts": held.attempts,
-        "next": rfc3339(held.due_ns) if held.state == "waiting" else None,
-        "until": None if held.until_ns is None else rfc3339(held.until_ns),
+        "next": stamped(held.due_ns) if held.state == "waiting" else None,
+        "until": None if held.until_ns is None else stamped(held.until_ns),
         "left": held.retries_left,
     }
 
@@ -89,6 +89,19 @@ def _knowledge(facts: Facts) -> tuple[bool, int]:
     return facts["held"] is not None, _KNOWING.index(facts["delivery_state"])
 
 
+def _last(given_up: Facts | None) -> str:
+    """When it was given up, or delivered after that; as text, which is in order."""
+    return "" if given_up is None else given_up["delivered"] or given_up["at"]
+
+
+def _ns(text: str) -> int:
+    """A time as a number; 0 if it is none. Dead letters of earlier versions have fewer digits."""
+    try:
+        return time_ns_of(text)
+    except ValueError:
+        return 0
+
+
 def merged(answers: list[dict[str, dict[str, Any]]]) -> dict[str, dict[str, Any]]:
     """Merges the answers of several workers: the one that has an event knows best, and then one that had it."""
     found: dict[str, dict[str, Any]] = {}
@@ -98,7 +111,8 @@ def merged(answers: list[dict[str, dict[str, Any]]]) -> dict[str, dict[str, Any]
             if mine is theirs:
                 continue
             failures = mine["failures"] + theirs["failures"]
-            given_up = mine["given_up"] or theirs["given_up"]
+            # another worker than the one that gave it up may have delivered it again
+            given_up = max((mine["given_up"], theirs["given_up"]), key=_last)
             best = max(mine, theirs, key=_knowledge)
             found[name] = {**best, "failures": failures, "given_up": given_up}
     return found
@@ -159,6 +173,10 @@ def _state(
         return "delayed", "it waits until it is due, and is delivered then"
     if state_of_feed == "unread":
         return "waiting", _why_waiting(where, "the trigger has not reached it yet")
+    delivered = (given_up is not None and given_up["delivered"]) or ""
+    if given_up is not None and dead_letter is not None and _ns(delivered) > _ns(str(dead_letter.get("last"))):
+        state, text = _gone(given_up)
+        return state, f"{text}; its dead letter is still stored"
     if dead_letter is not None:
         times = _times(dead_letter.get("attempts", 0))
         return (

@@ -7,7 +7,7 @@ retries.
 from __future__ import annotations
 
 from base64 import b64encode
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +24,8 @@ from gateway_core.contract.event import PARTITION_BITS, Event, Message
 from gateway_core.contract.filters import clause_of, match_all
 from gateway_core.contract.interfaces import Clause, Sink
 from gateway_core.contract.options import redacted
+from gateway_core.contract.replayable import TellsReplays
+from gateway_core.contract.services import GatewayView
 from gateway_core.contract.topology import BridgeView, DeliveryView, Topology, TriggerView
 
 MOST_RETRIES = 1000
@@ -31,16 +33,33 @@ MOST_RETRIES = 1000
 _MOST_BODY = 64 * 1024
 
 
-def explain(built: Topology, event: Event, broker: str | None = None, trigger: str | None = None) -> dict[str, Any]:
+Again = Callable[[str, Event], Sequence[str]]
+"""What running replays do with an event for a trigger (`TellsReplays.replays_of`)."""
+
+
+def again_of(gateway: GatewayView) -> Again:
+    """Asks the gateway's services."""
+    tellers = [service for service in gateway.services.values() if isinstance(service, TellsReplays)]
+    return lambda trigger, event: [text for teller in tellers for text in teller.replays_of(trigger, event)]
+
+
+def explain(
+    built: Topology,
+    event: Event,
+    broker: str | None = None,
+    trigger: str | None = None,
+    again: Again | None = None,
+) -> dict[str, Any]:
     """The explanation as JSON values: `event`; `wanted`, how many match; `deliveries`, one for each trigger and bridge
-    (only of this broker or bridge, and of this name, if given); `others`, the names of other triggers that match."""
+    (only of this broker or bridge, and of this name, if given), each with the `replays` that `again` tells; `others`,
+    the names of other triggers that match."""
 
     def asked(name: str, of_broker: str) -> bool:
         return broker in (None, of_broker) and trigger in (None, name)
 
     triggers, bridges = built.triggers, built.bridges
     entries = [
-        *(_trigger(t, event) for n, t in triggers.items() if asked(n, t.broker.name)),
+        *(_with_replays(_trigger(t, event), event, again) for n, t in triggers.items() if asked(n, t.broker.name)),
         *(_orphan(n, c.broker) for n, c in built.orphans.items() if asked(n, c.broker)),
         *(_bridge(b, event) for n, b in bridges.items() if not trigger and broker in (None, n)),
     ]
@@ -59,6 +78,11 @@ def explain(built: Topology, event: Event, broker: str | None = None, trigger: s
     }
 
 
+def _with_replays(entry: dict[str, Any], event: Event, again: Again | None) -> dict[str, Any]:
+    replays = again(entry["name"], event) if again is not None else ()
+    return {**entry, "replays": [*replays]} if replays else entry
+
+
 Decide = Callable[[Event, str | None], list[dict[str, Any]]]
 """Who would be let in with an event, at each ingress (of a broker)."""
 
@@ -70,6 +94,7 @@ def explain_text(
     broker: str | None = None,
     trigger: str | None = None,
     decide: Decide | None = None,
+    again: Again | None = None,
 ) -> dict[str, Any]:
     """The explanation of an event in JSON, as the ingress would read it; `sources` are those of each broker and bridge.
     `refused` is the error that the ingress would return, None if it accepts the event; `access` says what `decide`
@@ -85,7 +110,7 @@ def explain_text(
         refused = {"status": e.status, "detail": e.detail, "attribute": e.attribute or None, "rule": e.rule or None}
         return {"event": _head(event_json.load(text)), "wanted": 0, "refused": refused, "deliveries": [], "others": []}
     access = {} if decide is None else {"access": decide(event, broker)}
-    return {**explain(built, event, broker, trigger), "refused": None, **access}
+    return {**explain(built, event, broker, trigger, again), "refused": None, **access}
 
 
 def deciding(config: GatewayConfig, registry: ComponentBuilder, clock: Clock, sender: Sender | None) -> Decide | None:

@@ -11,7 +11,7 @@ from gateway_api.routes import JSON, Answer, Problem, Request, Route, Text
 from . import models
 from .context import InspectContext
 from .delayed import delayed_routes
-from .explain import deciding, explain_text, sources_of
+from .explain import again_of, deciding, explain_text, sources_of
 from .graph.svg import svg
 from .graph.topology import topology
 from .tap.choice import BadFilter, Choice, compile_all
@@ -58,7 +58,7 @@ def inspect_routes(service: InspectContext) -> list[Route]:
             sender = Sender(asked.subject, asked.authenticator, asked.claims) if asked is not None else None
             decide = deciding(gateway.config, gateway.registry, gateway.clock, sender)
             only = question.broker, question.trigger
-            found = explain_text(bytes(question.event), built, sources_of(built), *only, decide)
+            found = explain_text(bytes(question.event), built, sources_of(built), *only, decide, again_of(gateway))
         except ValueError as e:
             raise Problem(422, str(e)) from e
         except RecursionError:

@@ -12,22 +12,22 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 from anyio import to_thread
 
 from gateway_core.contract.capabilities import DeadLetterStore, Deduplicates, GivenUp, Searchable, TellsGivenUp
-from gateway_core.contract.clock import rfc3339
 from gateway_core.contract.dead_letter_facts import without_facts
 from gateway_core.contract.errors import StorageError
 from gateway_core.contract.event import Event, id_of, split_position
+from gateway_core.contract.moments import stamped
 
 from .browse import browse
 from .context import InspectContext
 from .delivery_state import given_up_facts, merged, state_of, states_of
-from .explain import explain
+from .explain import again_of, explain
 
 if TYPE_CHECKING:
     from gateway_core.contract.services import GatewayView
 
 SEARCH_DEAD_LETTERS_S = 3.0
 EVER_NS = 2**62
-_KEPT = ("kind", "name", "broker", "matched", "filter", "sink", "reads", "fault")
+_KEPT = ("kind", "name", "broker", "matched", "filter", "sink", "reads", "fault", "replays")
 _FACTS = {
     "attempts": "tidegateattempts",
     "code": "knativeerrorcode",
@@ -107,7 +107,7 @@ def _duplicates(brokers: Mapping[str, Any], wanted: Wanted) -> Iterator[dict[str
         if wanted.broker in (None, name) and isinstance(broker.channel, Deduplicates):
             for each in broker.channel.repeated(wanted.id, wanted.source):
                 partition, number = split_position(each.first)
-                told = {"broker": name, "received": rfc3339(each.at_ns), "first": each.first}
+                told = {"broker": name, "received": stamped(each.at_ns), "first": each.first}
                 yield {**told, "place": f"{partition}/{number}", "differs": each.differs}
 
 
@@ -149,7 +149,7 @@ async def entry_of(
 ) -> dict[str, Any]:
     """One of `events` (`why`), with the event itself as `whole`."""
     where = await where_is(service, wanted, owner, event.position)
-    explained = explain(service.gateway.topology, event, owner)
+    explained = explain(service.gateway.topology, event, owner, again=again_of(service.gateway))
     given_up = await _given_up(service, owner, event.position)
     of_broker = service.gateway.topology.brokers.get(owner)
     shared = of_broker is not None and not isinstance(of_broker.channel, TellsGivenUp)
@@ -158,7 +158,7 @@ async def entry_of(
         "broker": owner,
         "position": event.position or None,
         "place": f"{partition}/{number}" if event.position else None,
-        "received": rfc3339(event.received_ns) if event.received_ns else None,
+        "received": stamped(event.received_ns) if event.received_ns else None,
         "event": explained["event"],
         "whole": event,
     }

@@ -21,13 +21,14 @@ from gateway_cloudevents import event_json
 
 from gateway_core.contract.capabilities import DeadLetterStore, GivenUpCount, TellsGivenUp
 from gateway_core.contract.cli.common import CommandError
-from gateway_core.contract.clock import Clock, SystemClock, rfc3339
+from gateway_core.contract.clock import Clock, SystemClock
 from gateway_core.contract.component import BuildContext, DeadLetterRef
 from gateway_core.contract.components import Components
 from gateway_core.contract.config_model import GatewayConfig
 from gateway_core.contract.dead_letter_facts import without_facts
 from gateway_core.contract.errors import MissingExtra, StorageError
 from gateway_core.contract.event import Event, text_of
+from gateway_core.contract.moments import stamped
 from gateway_core.contract.outcome import Stage
 
 from .durable import Left, left_behind
@@ -217,7 +218,7 @@ class Stores:
                     here = Counter(d.owner for d in self.dead_letters(Query()) if d.imported)
                 taken = min(each.count, here[owner])
                 here[owner] -= taken
-                last = {"last": rfc3339(each.last.at_ns), "reason": each.last.reason}
+                last = {"last": stamped(each.last.at_ns), "reason": each.last.reason}
                 if count := each.count - taken:
                     yield {"broker": broker, "trigger": each.name, "to": each.to, "count": count, **last}
 

@@ -10,7 +10,6 @@ cases, so that one which a crash tore is recognized without a key.
 from __future__ import annotations
 
 import hashlib
-from datetime import UTC, datetime
 from random import Random
 from typing import Any
 
@@ -18,6 +17,7 @@ import msgspec
 from gateway_cloudevents import event_json
 
 from gateway_core.contract.event import Event
+from gateway_core.contract.moments import stamped, time_ns_of
 
 from .encryption import Damaged, KeyMissing, Keys
 
@@ -50,7 +50,7 @@ def write(event: Event, now_ns: int, keys: Keys | None = None, id_: str = "") ->
     if event.position:
         body["position"] = event.position
     if event.received_ns:
-        body["received"] = _rfc3339(event.received_ns)
+        body["received"] = stamped(event.received_ns)
     if event.trace is not None:
         body["trace"] = event.trace
     body["event"] = msgspec.Raw(event_json.dump(bare))
@@ -112,11 +112,8 @@ def id_of(line: bytes) -> str | None:
 
 
 def last_ns(event: Event) -> int:
-    """When the last attempt of a dead letter ended, in Unix nanoseconds (to the microsecond); 0 if nobody knows."""
-    try:
-        return int(datetime.fromisoformat(str(event.attributes.get("tidegatelast"))).timestamp() * 1_000_000) * 1000
-    except (ValueError, OverflowError):
-        return 0
+    """When the last attempt of a dead letter ended, in Unix nanoseconds; 0 if nobody knows."""
+    return _unix_ns(str(event.attributes.get("tidegatelast")))
 
 
 def _digest(line: bytes) -> str:
@@ -124,16 +121,9 @@ def _digest(line: bytes) -> str:
     return hashlib.sha256(line).hexdigest()[:20]
 
 
-def _rfc3339(ns: int) -> str:
-    seconds, rest = divmod(ns, 1_000_000_000)
-    return f"{datetime.fromtimestamp(seconds, UTC).isoformat()[:19]}.{rest:09d}Z"
-
-
 def _unix_ns(text: str) -> int:
     """Unix nanoseconds of an RFC 3339 time; 0 if it is invalid (a line edited by hand)."""
-    head, _, tail = text.removesuffix("Z").partition(".")
     try:
-        seconds = int(datetime.fromisoformat(head).replace(tzinfo=UTC).timestamp())
-        return seconds * 1_000_000_000 + int(tail.ljust(9, "0")[:9] or 0)
+        return time_ns_of(text)
     except ValueError:
         return 0

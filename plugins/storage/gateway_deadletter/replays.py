@@ -35,7 +35,7 @@ from gateway_core.contract.errors import Overloaded, Refused, StorageError
 from gateway_core.contract.event import Event, id_of
 from gateway_core.contract.interfaces import Outcome
 from gateway_core.contract.one_line import one_line
-from gateway_core.contract.outcome import UNWANTED, Stage
+from gateway_core.contract.outcome import Stage
 from gateway_core.contract.topology import DeliveryView
 
 from .dead_letters import DeadLetter, Query, Stores
@@ -75,6 +75,8 @@ class Replays:
         self._idle = anyio.Event()
         self._idle.set()
         self.known: dict[str, Replay] = {}
+        self.failed = 0
+        """How many have failed since the start."""
 
     def begin(self, tasks: TaskGroup) -> None:
         """Runs replays in these tasks from now on."""
@@ -144,6 +146,7 @@ class Replays:
 
     def _end(self, replay: Replay, state: str) -> None:
         replay.state, replay.ended_ns = state, self._gateway.clock.now_ns()
+        self.failed += state == "failed"
         facts: dict[str, Any] = {
             "replay": replay.id,
             "state": state,
@@ -184,17 +187,18 @@ class _Waiting:
     ) -> BaseException | None:
         """Begins one; its result comes into `results`. Returns why it could not begin."""
 
-        def done(outcome: Outcome | None) -> None:
+        def done(result: str, outcome: Outcome | None) -> None:
             self._open -= 1
-            if outcome is None or (outcome is UNWANTED and undecided):  # now the filter has decided
+            if result == "delivered" or (result == "unwanted" and undecided):  # now the filter has decided
                 results[number] = None
             else:
-                results[number] = _StillFails(one_line(outcome.reason, 300) or "no reason given")
+                reason = outcome.reason if outcome is not None else ""
+                results[number] = _StillFails(one_line(reason, 300) or "no reason given")
             self._changed.set()
 
         undecided = dead_letter.fact("tidegatestage") == Stage.FILTER
         self._open += 1
-        if subscription.replay(event, given_up_of(dead_letter), done):
+        if subscription.again(event, done, given_up_of(dead_letter)):
             self._used.add(subscription)
             return results[number]
         self._open -= 1
@@ -211,7 +215,7 @@ class _Waiting:
                 self._check()
             except _Stopped:
                 for subscription in self._used:
-                    subscription.end_replays()
+                    subscription.end_again(letters=True)
             with anyio.move_on_after(_WAIT_S):
                 await self._changed.wait()
             self._changed = anyio.Event()

@@ -10,6 +10,7 @@ from anyio.abc import TaskGroup
 from gateway_api.routes import Route
 
 from gateway_core.contract.services import GatewayView, RunningService
+from gateway_core.contract.status import ReplaysStatus
 
 if TYPE_CHECKING:
     from .overview import Overview
@@ -54,6 +55,15 @@ class DeadLetterService(RunningService):
     async def start(self, tasks: TaskGroup) -> None:
         if self._gateway.worker == 0:
             self._tasks = tasks
+
+    def replay_status(self) -> ReplaysStatus | None:
+        if self._gateway.worker != 0:
+            return None
+        active = failed = 0
+        if (replays := self._replays) is not None:
+            active = sum(not replay.ended for replay in replays.known.values())
+            failed = replays.failed
+        return ReplaysStatus("dead_letters", active, failed)
 
     async def stop(self) -> None:
         self._tasks = None

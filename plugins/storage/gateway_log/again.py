@@ -3,6 +3,8 @@ here blocks: call it in a thread."""
 
 from __future__ import annotations
 
+import sqlite3
+import time
 from collections.abc import Container, Mapping
 from pathlib import Path
 
@@ -10,12 +12,15 @@ from gateway_core.contract.event import Event, split_position
 from gateway_core.contract.replayable import Stretch
 
 from . import readers
+from .cursor import Place
 from .reader import LogReader
 from .starts import SLACK_NS, roughly_at
 
 _NEVER = 2**63 - 1
 MOST_BYTES = 4 * 1024 * 1024
 """Of data that is read at once; one event may be larger."""
+TURN, TURN_S = 16, 0.0002
+"""After so many events the reading thread sleeps: the event loop would wait longer for the lock that it holds."""
 KEPT = "replay "
 """The prefix of the readers that keep events for replays; the name of a trigger has no space."""
 
@@ -50,10 +55,28 @@ def read(folder: Path, shard: int, first: int, end: int, most: int) -> tuple[lis
         found, size = [], 0
         for event in reader.events(shard, reader.read(shard, first, until)):
             found.append(event)
+            if len(found) % TURN == 0:
+                time.sleep(TURN_S)
             size += len(event.data or b"")
             if size >= MOST_BYTES:
                 return found, min(until, split_position(event.position)[1] + 1)
         return found, until
+
+
+def places(folder: Path, name: str, but: Container[int]) -> dict[int, Place]:
+    """How far a subscription is in the other shards. Raises `sqlite3.Error`."""
+    with LogReader(folder) as reader:
+        try:
+            return {shard: reader.place(shard, name) for shard in reader.shards() if shard not in but}
+        except ValueError as e:
+            raise sqlite3.DatabaseError(f"can't read the cursors of triggers: {e}") from e
+
+
+def given_up(folder: Path, name: str, firsts: Mapping[int, int]) -> dict[int, list[int]]:
+    """By shard, the sequences from these on that a subscription gave up, and nobody has delivered. Raises
+    `sqlite3.Error`."""
+    with LogReader(folder) as reader:
+        return {shard: reader.undelivered_from(shard, name, first) for shard, first in firsts.items()}
 
 
 def keep(folder: Path, name: str, firsts: Mapping[int, int] | None) -> None:

@@ -48,7 +48,21 @@ _NAMES = {"gateway.json", "scratch"}
 _KEPT_HERE = {"admin.token", "audit"}
 """A backup goes to other people and places: it must let nobody into the gateway, and name nobody."""
 
-OWN = frozenset({"log", "dead-letter", "applied", "files", "spark", "mqtt", "kafka", "names.json", "schedule"})
+OWN = frozenset(
+    {
+        "log",
+        "dead-letter",
+        "applied",
+        "files",
+        "spark",
+        "mqtt",
+        "kafka",
+        "names.json",
+        "schedule",
+        "replay",
+        "started-late",
+    }
+)
 """What the data directory has of events, triggers, positions and names of sessions. What else is there may be someone's
 token or key, and is restored only for those who ask for it."""
 

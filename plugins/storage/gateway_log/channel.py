@@ -22,7 +22,7 @@ from gateway_core.contract.capabilities import Found, GivenUp, GivenUpCount, Rep
 from gateway_core.contract.clock import Timer
 from gateway_core.contract.component import BuildContext
 from gateway_core.contract.errors import Overloaded, Refused, StartError, StorageError, TidegateError
-from gateway_core.contract.event import Event, position_of
+from gateway_core.contract.event import Event, position_of, split_position
 from gateway_core.contract.files import folder_fault
 from gateway_core.contract.interfaces import Accepted, Filter, Receiver
 from gateway_core.contract.moments import written
@@ -30,7 +30,7 @@ from gateway_core.contract.replayable import Stretch
 from gateway_core.contract.shortage import may_pass
 from gateway_core.contract.start_position import LATEST, StartPosition
 
-from . import again, meta
+from . import again, fates_elsewhere, meta, rewinds
 from .chunks import ChunkReader
 from .config import LogConfig
 from .cursor import CursorChanges
@@ -38,6 +38,7 @@ from .damage import DamagedShards
 from .deduplication import Deduplication
 from .delays import DelayedFeed, DelayFiles, DueOf
 from .disk_reserve import DiskFull, sync_failed
+from .fates_elsewhere import FatesElsewhere
 from .feeder import Feeder, LogFeed, Tail
 from .folder import LogFolder
 from .quarantine import Quarantine
@@ -91,6 +92,7 @@ class LogChannel:
         self._cursors_safe = True  # of the last attempted commit
         self._taking = False
         self._flush: Timer | None = None
+        self._looking: Timer | None = None
         self._remembered_at = 0.0
         self._writer: Writer | None = None
         self._deduplication: Deduplication | None = None
@@ -107,7 +109,7 @@ class LogChannel:
         self._loop = asyncio.get_running_loop()
         shards, reserve = await self._loop.run_in_executor(None, self._folder.open, self._config.sync)
         self._shards, self._reserve = shards, reserve
-        self._tails = [Tail(s.number, s.first, s.next, s.routed, self._changed) for s in shards]
+        self._tails = [self._tail_of(s) for s in shards]
         oldest = await self._loop.run_in_executor(None, lambda: [shard.oldest_ns() for shard in shards])
         for tail, of, oldest_ns in zip(self._tails, shards, oldest, strict=True):
             tail.begins, tail.oldest_ns = of.begins, oldest_ns
@@ -116,6 +118,7 @@ class LogChannel:
         self._quarantine = Quarantine(self._folder.path, [s.number for s in shards], self._find_damage)
         self._chunks = ChunkReader(self._folder.path, self._loop, self._quarantine.report)
         self._feeder = Feeder(self._tails, self._chunks, self._loop)
+        self._elsewhere = FatesElsewhere(self._folder.path, self._clock, self._loop)
         self._delays = DelayFiles(self._folder.path, self._loop)
         await self._loop.run_in_executor(None, self._delays.open, [s.number for s in shards])
         self._subscriptions = Subscriptions(self._folder, shards, self._tails, self._feeder)
@@ -128,6 +131,11 @@ class LogChannel:
         self._full = reserve.full
         if reserve.full:
             log.error("%s: until then, this gateway delivers events but accepts none", self._fault)
+
+    def _tail_of(self, shard: Shard) -> Tail:
+        tail = Tail(shard.number, shard.first, shard.next, shard.routed, self._changed)
+        tail.now_ns = self._clock.now_ns
+        return tail
 
     def _open_keys(self, deduplication: Deduplication, shards: Sequence[Shard]) -> None:
         try:
@@ -162,9 +170,13 @@ class LogChannel:
             feed.begin()
         if (error := await self._write_cursors()) and not self._full:
             raise error
+        if error is None:
+            await self._rewound()
         self._taking = True
         self._changed()  # acknowledgements meanwhile have set no timer
         self._retention.start()
+        if self._context.workers > 1 or fates_elsewhere.any_left(self._folder.path):
+            self._look_soon(0.0)
 
     async def stop(self) -> None:
         """Finishes appends, makes all cursors durable, and closes."""
@@ -175,8 +187,11 @@ class LogChannel:
         self._retention.stop()
         if self._flush is not None:
             self._flush.cancel()
+        if self._looking is not None:
+            self._looking.cancel()
         for feed in self._feeder.feeds.values():
             feed.end()
+        await self._elsewhere.stop()
         await self._settled(writer)
         if taking:  # the last commits have been offered by now
             self._put_cursors(writer)
@@ -314,7 +329,7 @@ class LogChannel:
 
     def _switched(self, shard: Shard) -> None:
         """From now on, all commits go to this shard."""
-        tail = Tail(shard.number, shard.first, shard.next, shard.routed, self._changed)
+        tail = self._tail_of(shard)
         self._shards.insert(0, shard)
         self._tails.insert(0, tail)
         self._tail = tail
@@ -377,6 +392,30 @@ class LogChannel:
         safe = self._fault is None and self._cursors_safe
         return None if safe else StorageError(f"log: {self._folder.path} can't be written")
 
+    # -- what other workers leave -----------------------------------------------------------------------------------
+
+    def _look_soon(self, within_s: float) -> None:
+        self._looking = self._clock.call_later(within_s, self._look)
+
+    def _look(self) -> None:
+        if self._taking:
+            self._picking = self._loop.create_task(self._pick_up())
+
+    async def _pick_up(self) -> None:
+        """Writes what other workers know of events in the shards of this one."""
+        try:
+            tails = {tail.shard: tail for tail in self._tails}
+            left = await self._loop.run_in_executor(None, fates_elsewhere.found, self._folder.path, tails)
+            for _, shard, fates in left:
+                for fate in fates:
+                    tails[shard].note(fate)
+            if left and self._writer is not None and await self._write_cursors() is None:
+                await self._loop.run_in_executor(None, fates_elsewhere.forget, left)
+        except OSError as e:
+            log.warning("what other workers left in %s can't be read: %s", self._folder.path, e)
+        if self._taking and self._context.workers > 1:
+            self._look_soon(fates_elsewhere.LOOK_S)
+
     # -- subscriptions ----------------------------------------------------------------------------------------------
 
     def attach(self, name: str, filter: Filter, receiver: Receiver, *, start: StartPosition = LATEST) -> LogFeed:
@@ -386,9 +425,13 @@ class LogChannel:
         due_of = self._due_of.get(name)
 
         def make() -> LogFeed:
+            feed: LogFeed
             if due_of is None and not self._delays.shards:
-                return LogFeed(name, filter, receiver.offer, self._feeder.wake)
-            return DelayedFeed(name, filter, receiver, self._feeder.wake, due_of, self._delays, self._clock)
+                feed = LogFeed(name, filter, receiver.offer, self._feeder.wake)
+            else:
+                feed = DelayedFeed(name, filter, receiver, self._feeder.wake, due_of, self._delays, self._clock)
+            feed.elsewhere = self._elsewhere.note
+            return feed
 
         return self._subscriptions.attach(name, filter, make, start=start, live=self._taking)
 
@@ -399,8 +442,8 @@ class LogChannel:
     async def joined(self, name: str) -> None:
         """See `capabilities.Joined`: the cursor survives a crash. If the disk is full, no events come in either, and
         the cursor is written once there is room."""
-        if self._taking:
-            await self._write_cursors()
+        if self._taking and await self._write_cursors() is None:
+            await self._rewound()
 
     def attach_reader(self, name: str, filter: Filter, *, start: StartPosition = LATEST) -> LogReaderFeed:
         """Adds a sink that reads the shards' files itself. Raises `StartError`."""
@@ -432,16 +475,57 @@ class LogChannel:
         """See `gateway_core.contract.replayable.Replayable`."""
         await self._of_files(again.keep_only, self._folder.path, names)
 
-    async def rewind(self, name: str, firsts: Mapping[int, int]) -> None:
+    async def settled(self, name: str) -> Callable[[int], bool]:
         """See `gateway_core.contract.replayable.Rewinds`."""
+        own = self._subscriptions.feed(name)
+        others = await self._of_files(again.places, self._folder.path, name, self._subscriptions.shards)
+
+        def settled(position: int) -> bool:
+            shard, sequence = split_position(position)
+            if shard in others:
+                return others[shard].is_before(sequence)
+            return own is not None and own.delivery_state(position) in ("passed", "before")
+
+        return settled
+
+    async def decide_rewind(self, name: str, firsts: Mapping[int, int]) -> None:
+        """See `gateway_core.contract.replayable.Rewinds`."""
+        try:
+            await to_thread.run_sync(rewinds.decide, self._folder.path, name, firsts)
+        except OSError as e:
+            raise StorageError(f"that trigger {name} goes back can't be written: {e.strerror or e}") from e
+
+    async def rewind(self, name: str) -> None:
+        """See `gateway_core.contract.replayable.Rewinds`."""
+        subscriptions = self._subscriptions
         until = self._clock.monotonic() + REWIND_S
-        while self._subscriptions.busy(name):
+        while subscriptions.busy(name):
             if self._clock.monotonic() > until:
                 raise StorageError(f"the log is still being read for trigger {name}: try again")
             await asyncio.sleep(0.01)
-        self._subscriptions.rewind(name, firsts)
+        if error := await self._write_cursors():  # and what was given up
+            raise error
+        back = await self._of_files(rewinds.left, self._folder.path, name, subscriptions.shards)
+        if not back or subscriptions.feed(name) is None:
+            return
+        firsts: dict[int, int] = {}
+        for _, shard, first in back:
+            firsts[shard] = min(first, firsts.get(shard, first))
+        given_up = await self._of_files(again.given_up, self._folder.path, name, firsts)
+        subscriptions.rewind(name, firsts, given_up)
+        subscriptions.rewound += back
         if error := await self._write_cursors():
             raise error
+        await self._rewound()
+
+    async def _rewound(self) -> None:
+        """The cursors are durable: rewinds that they have done are over."""
+        done, self._subscriptions.rewound = self._subscriptions.rewound, []
+        try:
+            if done:
+                await to_thread.run_sync(rewinds.did, done)
+        except OSError as e:  # after a restart they go back again
+            log.warning("that triggers went back can't be written in %s: %s", self._folder.path, e.strerror or e)
 
     async def _of_files(self, call: Callable[..., _T], *args: Any) -> _T:
         """What a call that reads the files returns. Raises `StorageError`."""

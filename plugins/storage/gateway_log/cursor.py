@@ -23,6 +23,18 @@ class CursorState(NamedTuple):
     pending: tuple[int, ...] = ()
 
 
+class Place(NamedTuple):
+    """How far a subscription was when its cursor was last written: everything before `next` is processed, but for what
+    was pending."""
+
+    next: int
+    pending: frozenset[int]
+
+    def is_before(self, sequence: int) -> bool:
+        """Whether this event is processed."""
+        return sequence < self.next and sequence not in self.pending
+
+
 _positions = msgspec.json.Decoder(list[int]).decode
 
 
@@ -33,7 +45,7 @@ class CursorChanges(NamedTuple):
     shard: int
     routed: int
     cursors: Sequence[tuple[str, CursorState]]
-    given_up: Sequence[given_up_table.Row] = ()
+    given_up: Sequence[given_up_table.Fate] = ()
     begun: Mapping[str, int] = {}
 
 
@@ -61,6 +73,14 @@ def rewind_cursors(cursors: dict[str, CursorState], routed: int, first: int, fol
             cursors[name] = CursorState(first)
             wrong.append(name)
     return wrong
+
+
+def floors(cursors: Mapping[str, CursorState], routed: int) -> dict[str, int]:
+    """The first sequence that each subscription still needs."""
+    return {
+        name: state.pending[0] if state.pending else routed if state.next is None else state.next
+        for name, state in cursors.items()
+    }
 
 
 def saving(changes: CursorChanges | None) -> str:

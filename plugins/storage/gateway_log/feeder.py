@@ -11,8 +11,10 @@ from __future__ import annotations
 import asyncio
 import logging
 import sqlite3
+import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from itertools import islice
 
 from gateway_core.contract.capabilities import DeliveryState, GivenUp
@@ -45,7 +47,10 @@ class LogFeed:
     """A subscription over all shards of this process (`gateway_core.contract.interfaces.Feed`). `wake(cursor)` is
     called for each cursor that can catch up."""
 
-    __slots__ = ("attached", "cursors", "errors", "filter", "full", "matches", "name", "offer", "started_late", "wake")
+    __slots__ = (
+        "attached", "cursors", "elsewhere", "errors", "filter", "full", "matches", "name", "offer", "started_late",
+        "wake",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -63,12 +68,16 @@ class LogFeed:
         self.full = False
         self.attached = True
         self.started_late: str | None = None  # see `capabilities.StartsLate`
+        self.elsewhere: Callable[[int, given_up_table.Fate], None] = _nowhere
+        """Takes what became of an event in a shard that another worker writes."""
         self.errors = Errors("a filter")
 
     def ack(self, position: int) -> None:
         """The event at this position has been processed."""
         cursor = self.cursors[position >> PARTITION_BITS]
         cursor.pending.pop(position, None)
+        if cursor.given_up and position in cursor.given_up:
+            self.delivered_again(position, cursor.tail.now_ns())
         if not cursor.changed:
             cursor.tail.mark(cursor)
 
@@ -76,7 +85,20 @@ class LogFeed:
         """See `gateway_core.contract.capabilities.KeepsGivenUp`."""
         shard, sequence = split_position(position)
         if (cursor := self.cursors.get(shard)) is not None:
-            cursor.tail.give_up(given_up_table.row(sequence, self.name, given_up))
+            cursor.given_up.discard(position)
+            cursor.tail.note(given_up_table.row(sequence, self.name, given_up))
+
+    def delivered_again(self, position: int, at_ns: int, letter: GivenUp | None = None) -> None:
+        """See `gateway_core.contract.capabilities.KeepsGivenUp`."""
+        shard, sequence = split_position(position)
+        fate: given_up_table.Fate = given_up_table.Delivered(sequence, self.name, at_ns)
+        if letter is not None:
+            fate = given_up_table.row(sequence, self.name, replace(letter, delivered_ns=at_ns))
+        if (cursor := self.cursors.get(shard)) is not None:
+            cursor.given_up.discard(position)
+            cursor.tail.note(fate)
+        else:
+            self.elsewhere(shard, fate)
 
     def resume(self) -> None:
         """There is room again."""
@@ -109,10 +131,11 @@ class Cursor:
     *behind*: it remembers the next sequence to read, and catches up by itself when there is room again.
 
     `pending` has the positions that were offered and not acknowledged, oldest first. `redo` has sequences before `next`
-    that were pending when the gateway stopped and must be offered again.
+    that were pending when the gateway stopped and must be offered again. `given_up` has positions that were given up
+    before the cursor was set back.
     """
 
-    __slots__ = ("begin", "behind", "busy", "changed", "feed", "next", "pending", "redo", "tail")
+    __slots__ = ("begin", "behind", "busy", "changed", "feed", "given_up", "next", "pending", "redo", "tail")
 
     def __init__(self, feed: LogFeed, tail: Tail, next: int, redo: Sequence[int] = ()) -> None:
         self.feed = feed
@@ -121,6 +144,7 @@ class Cursor:
         self.redo = list(redo)
         self.begin = 0  # its first sequence, if it is known that there were others before
         self.pending: dict[int, None] = {}
+        self.given_up: set[int] = set()
         self.behind = True
         self.busy = False  # a step of catching up is in progress
         self.changed = False
@@ -292,7 +316,8 @@ class Tail:
         self.cursors: dict[str, Cursor] = {}
         self._changed: list[Cursor] = []
         self._detached: list[tuple[str, CursorState]] = []
-        self._given_up: list[given_up_table.Row] = []
+        self._fates: list[given_up_table.Fate] = []
+        self.now_ns: Callable[[], int] = time.time_ns
         self._routed = routed  # as it was last taken
         self._notify = notify
 
@@ -316,16 +341,16 @@ class Tail:
         self._detached.append((name, state))
         self._notify()
 
-    def give_up(self, row: given_up_table.Row) -> None:
+    def note(self, fate: given_up_table.Fate) -> None:
         """The fate of an event must be written, with its cursor."""
-        self._given_up.append(row)
-        del self._given_up[:-MAX_GIVEN_UP]
+        self._fates.append(fate)
+        del self._fates[:-MAX_GIVEN_UP]
         self._notify()
 
     @property
     def stale(self) -> bool:
         """Whether there is something to write."""
-        return bool(self._changed or self._detached or self._given_up) or self._routed != self.end
+        return bool(self._changed or self._detached or self._fates) or self._routed != self.end
 
     def take(self) -> CursorChanges:
         """The changes to write. If that fails, call `put_back`."""
@@ -334,17 +359,17 @@ class Tail:
             cursor.changed = False
             if cursor.feed.attached:
                 cursors.append((cursor.feed.name, cursor.state()))
-        given_up, self._given_up = self._given_up, []
+        fates, self._fates = self._fates, []
         self._changed, self._detached = [], []
         begun, self._begun = self._begun, {}
         self._routed = self.end
-        return CursorChanges(self.shard, self.end, cursors, given_up, begun)
+        return CursorChanges(self.shard, self.end, cursors, fates, begun)
 
     def put_back(self, changes: CursorChanges) -> None:
         """These changes could not be written."""
         self._routed = -1
         self._begun = {**changes.begun, **self._begun}
-        self._given_up = [*changes.given_up, *self._given_up][-MAX_GIVEN_UP:]
+        self._fates = [*changes.given_up, *self._fates][-MAX_GIVEN_UP:]
         for name, state in changes.cursors:
             cursor = self.cursors.get(name)
             if cursor is not None:
@@ -510,4 +535,8 @@ class Feeder:
 
 
 def _nothing(event: Event) -> None:
+    return
+
+
+def _nowhere(shard: int, fate: given_up_table.Fate) -> None:
     return

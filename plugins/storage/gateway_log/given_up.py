@@ -1,13 +1,14 @@
 """Events that subscriptions gave up, in a shard's file: which dead letter has them, and why.
 
 A row is written in the transaction that moves the subscription's cursor past its event, and deleted with the event. A
-subscription that delivers everything writes none.
+subscription that delivers everything writes none. A replay or a rewind that delivers the event after all adds when.
 """
 
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import groupby
 from typing import NamedTuple
 
 import msgspec
@@ -18,6 +19,7 @@ _TABLE = (
     "CREATE TABLE IF NOT EXISTS given_up (sequence INTEGER, name TEXT, facts TEXT NOT NULL,"
     " PRIMARY KEY (sequence, name)) WITHOUT ROWID"
 )
+_UNDELIVERED = "json_valid(facts) AND json_extract(facts, '$.delivered_ns') = 0"
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(GivenUp).decode
 
@@ -30,15 +32,34 @@ class Row(NamedTuple):
     facts: str
 
 
+class Delivered(NamedTuple):
+    """A subscription has delivered an event that it may have given up before (Unix time)."""
+
+    sequence: int
+    name: str
+    at_ns: int
+
+
+Fate = Row | Delivered
+
+
 def row(sequence: int, name: str, given_up: GivenUp) -> Row:
     """The row to write."""
     return Row(sequence, name, _encode(given_up).decode())
 
 
-def save(connection: sqlite3.Connection, rows: Iterable[Row]) -> None:
-    """Writes rows; call it in a transaction. Raises `sqlite3.Error`."""
+def save(connection: sqlite3.Connection, fates: Iterable[Fate]) -> None:
+    """Writes what became of events, in this order; call it in a transaction. Raises `sqlite3.Error`."""
     connection.execute(_TABLE)
-    connection.executemany("INSERT OR REPLACE INTO given_up VALUES (?, ?, ?)", rows)
+    for kind, found in groupby(fates, type):
+        if kind is Row:
+            connection.executemany("INSERT OR REPLACE INTO given_up VALUES (?, ?, ?)", found)
+        else:
+            connection.executemany(
+                "UPDATE given_up SET facts = json_set(facts, '$.delivered_ns', ?3) WHERE sequence = ?1 AND name = ?2"
+                f" AND {_UNDELIVERED}",
+                found,
+            )
 
 
 def forget(connection: sqlite3.Connection, end: int) -> None:
@@ -69,8 +90,8 @@ def counts(connection: sqlite3.Connection) -> Sequence[GivenUpCount]:
     if not _exists(connection):
         return []
     found = connection.execute(
-        "SELECT name, json_extract(facts, '$.to'), count(*), max(sequence) FROM given_up WHERE json_valid(facts)"
-        " AND json_extract(facts, '$.delivered_ns') = 0 GROUP BY 1, 2"
+        "SELECT name, json_extract(facts, '$.to'), count(*), max(sequence) FROM given_up"
+        f" WHERE {_UNDELIVERED} GROUP BY 1, 2"
     ).fetchall()
     told = []
     for name, to, count, sequence in found:
@@ -80,17 +101,28 @@ def counts(connection: sqlite3.Connection) -> Sequence[GivenUpCount]:
     return told
 
 
-def undelivered(connection: sqlite3.Connection, name: str) -> list[int]:
-    """The sequences of the events that a subscription gave up and no replay has delivered, in order. Raises
-    `sqlite3.Error`."""
+def undelivered(connection: sqlite3.Connection, name: str, first: int = 0) -> list[int]:
+    """The sequences, from the first on, of the events that a subscription gave up and no replay has delivered, in
+    order. Raises `sqlite3.Error`."""
     if not _exists(connection):
         return []
     found = connection.execute(
-        "SELECT sequence FROM given_up WHERE name = ? AND json_valid(facts)"
-        " AND json_extract(facts, '$.delivered_ns') = 0 ORDER BY sequence",
-        (name,),
+        f"SELECT sequence FROM given_up WHERE name = ? AND sequence >= ? AND {_UNDELIVERED} ORDER BY sequence",
+        (name, first),
     )
     return [sequence for (sequence,) in found if isinstance(sequence, int)]
+
+
+def ahead(connection: sqlite3.Connection, floors: Mapping[str, int]) -> dict[str, set[int]]:
+    """By subscription, the sequences from its floor on that it gave up and nobody has delivered: it was set back before
+    them. Raises `sqlite3.Error`."""
+    found: dict[str, set[int]] = {}
+    if floors and _exists(connection):
+        query = f"SELECT sequence, name FROM given_up WHERE sequence >= ? AND {_UNDELIVERED}"
+        for sequence, name in connection.execute(query, (min(floors.values()),)):
+            if isinstance(sequence, int) and sequence >= floors.get(name, sequence + 1):
+                found.setdefault(name, set()).add(sequence)
+    return found
 
 
 def _exists(connection: sqlite3.Connection) -> bool:

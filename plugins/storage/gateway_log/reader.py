@@ -45,6 +45,7 @@ from gateway_core.contract.capabilities import GivenUp, GivenUpCount
 from gateway_core.contract.event import Event, position_of
 
 from . import epochs, given_up, meta
+from .cursor import CursorState, Place, load_cursors
 from .epochs import Epoch
 from .rows import Row as Row
 from .rows import Rows, SafeConnection, Unreadable, is_damage, salvage, scan
@@ -158,6 +159,18 @@ class LogReader:
         connection = self._connection(shard)
         for sequence in [] if connection is None else given_up.undelivered(connection, name):
             yield from self.events(shard, self.read(shard, sequence, sequence + 1))
+
+    def place(self, shard: int, name: str) -> Place:
+        """How far a subscription is, as its cursor was last written."""
+        connection = self._connection(shard)
+        routed, cursors = (1, {}) if connection is None else load_cursors(connection)
+        state = cursors.get(name, CursorState(1))
+        return Place(routed if state.next is None else state.next, frozenset(state.pending))
+
+    def undelivered_from(self, shard: int, name: str, first: int) -> list[int]:
+        """The sequences, from the first on, of events that a subscription gave up and no replay has delivered."""
+        connection = self._connection(shard)
+        return [] if connection is None else given_up.undelivered(connection, name, first)
 
     def read(self, shard: int, start: int, end: int | None = None, limit: int = -1) -> Iterator[Row]:
         """The shard's rows with `start <= sequence < end`, in order, at most `limit` of them, read in parts."""

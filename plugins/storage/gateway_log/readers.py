@@ -45,6 +45,7 @@ class LogReaderFeed:
         began = _began(_load(self._path))
         self.options: Mapping[str, Any] = {"kind": "log", "start": new.json(), "firsts": firsts, "began": began}
         self.start: Mapping[str, int] = start
+        self.started_late: str | None = None  # see `capabilities.StartsLate`
         self._ends = ends
 
     def advance(self, offsets: Mapping[str, int]) -> None:

@@ -30,7 +30,7 @@ from gateway_core.contract.private_files import no_room
 
 from . import begins, damaged_cursors, epochs, given_up, meta, schema, wal_file
 from .checksum import PRIME
-from .cursor import CursorChanges, CursorState, load_cursors, rewind_cursors, saving
+from .cursor import CursorChanges, CursorState, floors, load_cursors, rewind_cursors, saving
 from .disk_reserve import DiskReserve, SyncFailed, sync_failed
 from .meta import ShardMeta
 from .reader import JSON_DATA, TRACED, bounds_of, known_bounds, shard_file
@@ -158,6 +158,7 @@ class Shard:
         self.routed: int
         self.cursors: dict[str, CursorState]
         self.begins: dict[str, int] = {}
+        self.given_up: dict[str, set[int]] = {}
         self._connection: sqlite3.Connection
         self._lock = lock(folder, number)
         try:
@@ -190,6 +191,7 @@ class Shard:
             self._expect_events(known)
             self.routed, self.cursors = load_cursors(self._connection)
             self.begins = begins.load(self._connection)
+            self.given_up = given_up.ahead(self._connection, floors(self.cursors, self.routed))
             # a power failure may lose events that were not synced (sync: normal), but not their cursors
             self.routed = min(self.routed, self.next)
             for name in rewind_cursors(self.cursors, self.routed, self.first, self.next):

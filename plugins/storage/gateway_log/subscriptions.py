@@ -3,15 +3,16 @@ reader at the offsets in its file."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 
+from gateway_core.contract.event import position_of, split_position
 from gateway_core.contract.interfaces import Filter
 from gateway_core.contract.start_position import EARLIEST, LATEST, StartPosition
 
-from . import again, late_starts, readers, starts
+from . import again, late_starts, readers, rewinds, starts
 from .cursor import CursorState
 from .departures import Departures
-from .feeder import Feeder, LogFeed, Tail
+from .feeder import Cursor, Feeder, LogFeed, Tail
 from .folder import LogFolder
 from .readers import LogReaderFeed
 from .shard import Shard
@@ -26,14 +27,18 @@ class Subscriptions:
         self._feeder = feeder
         self._tails = [*tails]
         self._known = {s.number: s.cursors for s in shards}  # of all that were ever attached
+        self._given_up = {s.number: s.given_up for s in shards}  # see `Cursor.given_up`; as sequences
         self._routed = {s.number: s.routed for s in shards}
         self._lost = {s.number for s in shards if s.cursors_lost}
         self._reading: set[str] = set()
+        self.rewound: list[rewinds.Open] = []
+        """Rewinds that cursors have done, once these are durable."""
 
     def add(self, shard: Shard, tail: Tail) -> None:
         """Adds a new shard; the feeder has given it cursors."""
         self._tails.insert(0, tail)
         self._known[shard.number], self._routed[shard.number] = {}, shard.routed
+        self._given_up[shard.number] = {}
 
     def attach(
         self, name: str, filter: Filter, make: Callable[[], LogFeed], *, start: StartPosition, live: bool
@@ -41,6 +46,7 @@ class Subscriptions:
         """Adds a subscription, whose feed `make` makes, at its saved cursors if it has some. `live`: it is fed at once.
         Raises `StartError`."""
         begins = self._begins(name, start)
+        back = self._back(name, begins)
         self.departures.back(name)
         self._detach_reader(name)
         feed = self._feeder.add(make())
@@ -49,10 +55,12 @@ class Subscriptions:
         for tail in self._tails:
             at = begins[tail.shard]
             cursor = self._feeder.add_cursor(feed, filter, tail, at, self._routed[tail.shard])
-            if live or tail.shard in self._lost:
+            self._gave_up(cursor, self._given_up[tail.shard].pop(name, ()))
+            if live or back or tail.shard in self._lost:
                 tail.mark(cursor)
             if live:
                 self._feeder.wake(cursor)
+        self.rewound += back
         if live:
             feed.begin()
         return feed
@@ -86,9 +94,22 @@ class Subscriptions:
         self._reading.add(name)
         self._feeder.watch(name, filter)
         folder = self._folder.path
-        new = self._ends if start == LATEST else lambda: starts.firsts_of(folder, start)
+
+        def new() -> dict[str, int]:
+            if start == LATEST:
+                return self._ends()
+            begins, firsts = starts.firsts_of(folder, start), starts.firsts_of(folder, EARLIEST)
+            if start.kind == "time":
+                for shard, at in begins.items():
+                    late_starts.found(folder, name, int(shard), start.time_ns, at, firsts[shard])
+            return begins
+
         at = readers.attach(folder, name, new)
-        return LogReaderFeed(name, folder, at, starts.firsts_of(folder, EARLIEST), self._ends, start)
+        feed = LogReaderFeed(name, folder, at, starts.firsts_of(folder, EARLIEST), self._ends, start)
+        if start.kind == "time":
+            found = (late_starts.known(folder, name, int(shard)) for shard in at)
+            feed.started_late = next((text for text in found if text is not None), None)
+        return feed
 
     def _ends(self) -> dict[str, int]:
         return self._folder.ends(self._tails)
@@ -110,6 +131,9 @@ class Subscriptions:
     def detach(self, name: str) -> None:
         """Ends a subscription or a reader. Its cursors are kept but no longer prevent the deletion of events, except in
         a reload."""
+        if (feed := self._feeder.feeds.get(name)) is not None:
+            for shard, cursor in feed.cursors.items():
+                self._given_up[shard][name] = {split_position(p)[1] for p in cursor.given_up}
         states = self._feeder.detach(name)
         for shard, state in states.items():
             self._known[shard][name] = state
@@ -121,12 +145,39 @@ class Subscriptions:
         feed = self._feeder.feeds.get(name)
         return feed is not None and any(cursor.busy for cursor in feed.cursors.values())
 
-    def rewind(self, name: str, firsts: Mapping[int, int]) -> None:
-        """See `gateway_core.contract.replayable.Rewinds`."""
-        feed = self._feeder.feeds[name]
-        for shard, cursor in feed.cursors.items():
-            cursor.rewind(max(firsts.get(shard, cursor.tail.end), cursor.tail.first))
+    @staticmethod
+    def _gave_up(cursor: Cursor, sequences: Iterable[int]) -> None:
+        cursor.given_up.update(position_of(cursor.tail.shard, sequence) for sequence in sequences)
+
+    @property
+    def shards(self) -> list[int]:
+        """The shards of this worker."""
+        return [tail.shard for tail in self._tails]
+
+    def feed(self, name: str) -> LogFeed | None:
+        """The feed of a subscription, None if it has none here."""
+        return self._feeder.feeds.get(name)
+
+    def rewind(self, name: str, firsts: Mapping[int, int], given_up: Mapping[int, Iterable[int]]) -> None:
+        """Sets its cursors in these shards back. `given_up` are the sequences after that, by shard, that it gave up."""
+        cursors = self._feeder.feeds[name].cursors
+        for shard, first in firsts.items():
+            cursor = cursors[shard]
+            self._gave_up(cursor, given_up.get(shard, ()))
+            cursor.rewind(max(first, cursor.tail.first))
             self._feeder.wake(cursor)
+
+    def _back(self, name: str, begins: dict[int, CursorState | int]) -> list[rewinds.Open]:
+        """Changes saved cursors of a rewind that was decided, and that a worker did not do before it ended."""
+        back = rewinds.left(self._folder.path, name, begins)
+        for _, shard, first in back:
+            if isinstance(state := begins[shard], CursorState):
+                routed = self._routed[shard]
+                following = min(first, routed if state.next is None else state.next)
+                begins[shard] = CursorState(following, tuple(s for s in state.pending if s < following))
+                gone = again.given_up(self._folder.path, name, {shard: following})
+                self._given_up[shard].setdefault(name, set()).update(gone[shard])
+        return back
 
     def hold(self, wanted: Container[str] | None) -> None:
         """See `gateway_core.contract.capabilities.Retains`. For other workers a reader is gone when its file moves, so

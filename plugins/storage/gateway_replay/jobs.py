@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -15,6 +16,7 @@ from gateway_api.routes import Problem
 from gateway_audit_log.log import audit_log
 
 from gateway_core.contract.errors import StorageError
+from gateway_core.contract.event import Event
 from gateway_core.contract.replayable import Replayable
 from gateway_core.contract.services import GatewayView
 
@@ -47,6 +49,8 @@ class Jobs:
         self._idle = anyio.Event()
         self._idle.set()
         self.known: dict[str, Job] = {}
+        self.failed = 0
+        """How many have failed since the start."""
 
     async def begin(self, tasks: TaskGroup) -> None:
         """Loads all, and continues those that ran."""
@@ -80,6 +84,15 @@ class Jobs:
             run.wake()
         with anyio.move_on_after(_STOP_S):
             await self._idle.wait()
+
+    @property
+    def active(self) -> Iterator[Job]:
+        """Those that run."""
+        return (run.job for run in self._runs.values())
+
+    def told_of(self, trigger: str, event: Event) -> Iterator[str]:
+        """What running replays to this trigger do with an event; empty if nothing."""
+        return (run.told_of(event) for run in self._runs.values() if run.job.wanted.trigger == trigger)
 
     def find(self, id_: str) -> Job:
         """The replay with this id. Raises `Problem`."""
@@ -212,6 +225,7 @@ class Jobs:
             del self._runs[job.id]
             if not self._runs:
                 self._idle.set()
+        self.failed += job.state == "failed"
         if job.state in ENDED:
             result = "done" if job.state == "done" and not job.given_up and not job.gone else "failed"
             audit_log(self._gateway.data_dir).record(

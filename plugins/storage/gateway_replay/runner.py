@@ -22,12 +22,15 @@ from anyio import to_thread
 
 from gateway_core.contract.errors import StorageError
 from gateway_core.contract.event import Event, id_of, split_position
+from gateway_core.contract.interfaces import Outcome
+from gateway_core.contract.moments import written
 from gateway_core.contract.one_line import one_line
 from gateway_core.contract.replayable import Replayable
 from gateway_core.contract.services import GatewayView
 
 from .job import Job, JobFiles, firsts_of
-from .selection import CHUNK, STEP, counted, extra_filter, matcher
+from .pace import Pace
+from .selection import CHUNK, STEP, counted, extra_filter, filtered, matcher
 from .sending import Delivers, SinkDelivery
 
 log = logging.getLogger("tidegate.replay")
@@ -84,6 +87,7 @@ class Run:
         self._number = self._size = 0
         self._woken = anyio.Event()
         self._next_at = 0.0
+        self._pace = Pace()
         self._saved_at = self._kept_at = 0.0
         self._ticked = anyio.current_time()
         self._sink: SinkDelivery | None = None
@@ -185,7 +189,7 @@ class Run:
             while True:
                 self._check()
                 looking = False
-                while more and self._unsettled < AHEAD and len(self._ready) < CHUNK and self._size < MOST_BYTES:
+                while more and self._unsettled < AHEAD and len(self._ready) < STEP and self._size < MOST_BYTES:
                     event = await anext(events, _END)
                     more = event is not _END
                     if looking := event is _NONE_HERE:
@@ -197,7 +201,9 @@ class Run:
                 wait = self._hand_over()
                 self._forsake()
                 await self._progress()
-                await self._wait(0.0 if looking else wait)
+                await self._pace.moment()
+                if wait and not looking:
+                    await self._wait(wait)
 
     @property
     def _unsettled(self) -> int:
@@ -291,7 +297,11 @@ class Run:
         share = max(1, delivery.policy.max_in_flight // 4)
         rate, now = self.job.wanted.rate, anyio.current_time()
         self._next_at = max(self._next_at, now - 0.1)
+        burst = self._pace.burst
         while self._ready and len(self._out) < share:
+            if not burst:
+                return 0.0
+            burst -= 1
             if rate and self._next_at > now:
                 return min(self._next_at - now, POLL_S)
             entry = self._ready[0]
@@ -312,7 +322,7 @@ class Run:
                 self._next_at += 1 / rate
         return POLL_S
 
-    def _settled(self, entry: _Entry, result: str) -> None:
+    def _settled(self, entry: _Entry, result: str, outcome: Outcome | None = None) -> None:
         if self._out.get(entry.position) is not entry:
             return  # given up waiting for it: it was handed over again
         del self._out[entry.position]
@@ -325,7 +335,8 @@ class Run:
             job.delivered += 1
         elif result == "given_up":
             job.given_up += 1
-            job.fault(str(id_of(entry.event)), self._sink.reason if self._sink else "it is in the dead letter")
+            reason = outcome.reason if self._sink and outcome else "it is in the dead letter"
+            job.fault(str(id_of(entry.event)), reason)
         else:
             job.unwanted += 1
         partition, number = split_position(entry.position)
@@ -356,6 +367,26 @@ class Run:
     def wake(self) -> None:
         """Somebody has a wish."""
         self._woken.set()
+
+    def told_of(self, event: Event) -> str:
+        """What it does with an event; empty if nothing."""
+        wanted, trigger = self.job.wanted, self._gateway.topology.triggers.get(self.job.wanted.trigger)
+        if trigger is None:
+            return ""
+        to = f" to {wanted.to_sink}" if wanted.to_sink else ""
+        if not event.position:
+            if not filtered(trigger, self._extra)(event):
+                return ""
+            span = f"accepted from {written(wanted.from_ns)} to before {written(wanted.to_ns)}"
+            return f"replay {self.job.id} sends such events{to} again, if they were {span}"
+        partition, number = split_position(event.position)
+        first, end = self.job.parts.get(partition, (0, 0))
+        if not first <= number < end or not matcher(trigger, self._extra, wanted.from_ns, wanted.to_ns)(event):
+            return ""
+        before = max(self._read[partition], self.job.next.get(partition, 0))
+        if number not in self._open[partition] and (number < before or number in self._beyond.get(partition, ())):
+            return f"replay {self.job.id} has sent it{to} again"
+        return f"replay {self.job.id} sends it{to} again"
 
     # -- progress ---------------------------------------------------------------------------------------------------
 

@@ -51,7 +51,7 @@ async def stretch_of(channel: Replayable, broker: str, from_ns: int, to_ns: int,
         return found
     if not found.oldest_ns:
         raise Problem(409, f"the channel of broker {broker!r} has deleted all events that it once had")
-    since = written(-(-found.whole_from_ns // 1000) * 1000)  # as it can be written
+    since = written(found.whole_from_ns)
     raise Problem(
         409,
         f"the channel of broker {broker!r} has deleted events since {written(from_ns)}: all are there from {since} on; "
@@ -68,12 +68,16 @@ def extra_filter(gateway: GatewayView, texts: tuple[str, ...]) -> Filter | None:
 
 
 def matcher(trigger: TriggerView, extra: Filter | None, from_ns: int, to_ns: int) -> Callable[[Event], bool]:
-    """Whether an event is selected. A filter that raises wants it, as in live delivery."""
+    """Whether an event is selected."""
+    like_it = filtered(trigger, extra)
+    return lambda event: from_ns <= event.received_ns < to_ns and like_it(event)
+
+
+def filtered(trigger: TriggerView, extra: Filter | None) -> Callable[[Event], bool]:
+    """Whether the filters want an event. One that raises wants it, as in live delivery."""
     matches, more = trigger.filter.matches, extra.matches if extra is not None else None
 
     def wanted(event: Event) -> bool:
-        if not from_ns <= event.received_ns < to_ns:
-            return False
         try:
             return matches(event) and (more is None or more(event))
         except Exception:

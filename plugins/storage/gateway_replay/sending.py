@@ -73,8 +73,6 @@ class SinkDelivery:
         self._waiting: set[_Sent] = set()
         self.policy = DeliveryConfig(retry=TRIES - 1)
         self.in_flight = 0
-        self.reason = ""
-        """Why the last event was given up."""
 
     async def __aenter__(self) -> SinkDelivery:
         await self._tasks.__aenter__()
@@ -102,7 +100,7 @@ class SinkDelivery:
         """Ends those that wait for their next attempt."""
         for sent in [*self._waiting]:
             self._waiting.discard(sent)
-            sent.done("ended")
+            sent.done("ended", None)
 
     def _try(self, sent: _Sent) -> None:
         self.in_flight += 1
@@ -115,7 +113,7 @@ class SinkDelivery:
     def _attempted(self, sent: _Sent, outcome: Outcome) -> None:
         self.in_flight -= 1
         if outcome.delivered:
-            sent.done("delivered")
+            sent.done("delivered", outcome)
         elif outcome.retry and (outcome.local or sent.attempts < TRIES):
             sent.attempts -= outcome.local
             wait = max(
@@ -124,8 +122,7 @@ class SinkDelivery:
             self._waiting.add(sent)
             self._clock.call_later(wait, self._due, sent)
         else:
-            self.reason = one_line(outcome.reason, 300)
-            sent.done("given_up")
+            sent.done("given_up", outcome)
 
     def _due(self, sent: _Sent) -> None:
         if sent in self._waiting:

@@ -9,12 +9,12 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from datetime import datetime
 from pathlib import Path
 
 from gateway_cloudevents import event_json
 
 from gateway_core.contract.event import Event
+from gateway_core.contract.moments import time_ns_of
 
 from .line_file import LinePlace, lines_at, take_out
 
@@ -54,6 +54,6 @@ def id_of(line: bytes) -> str | None:
 
 def _id(line: bytes, event: Event) -> str:
     at_ns = 0
-    with suppress(ValueError, OverflowError):
-        at_ns = max(0, int(datetime.fromisoformat(str(event.attributes.get(_LAST))).timestamp() * 1_000_000) * 1000)
+    with suppress(ValueError):
+        at_ns = time_ns_of(str(event.attributes.get(_LAST)))
     return f"{at_ns:016x}{hashlib.sha256(line).hexdigest()[:12]}"

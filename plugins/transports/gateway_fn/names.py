@@ -7,13 +7,13 @@ names, so its extensions are `iofnprojectdeadline`, and JSON text in `iofnprojec
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from typing import Any
 from uuid import uuid4
 
 import msgspec
 
 from gateway_core.contract.event import Event
+from gateway_core.contract.moments import stamped
 
 VERSION = "cloudEventsVersion"
 EXTENSIONS = "extensions"
@@ -102,5 +102,4 @@ def as_returned(event: Event, function: str, now_ns: int) -> Event:
 
 def rfc3339(ns: int) -> str:
     """Unix nanoseconds as RFC 3339 in UTC, to the millisecond, as Fn writes it."""
-    seconds, rest = divmod(ns, 1_000_000_000)
-    return f"{datetime.fromtimestamp(seconds, UTC).isoformat()[:19]}.{rest // 1_000_000:03d}Z"
+    return f"{stamped(ns)[:23]}Z"

@@ -20,6 +20,7 @@ from pydantic import Field, model_validator
 
 from gateway_core.contract.component import CodecRef, Config
 from gateway_core.contract.config_node import Place
+from gateway_core.contract.durations import Duration
 
 from .credentials.config import CredentialsConfig
 from .webhook_config import HandshakeReceiverConfig, HandshakeSenderConfig
@@ -78,8 +79,8 @@ class BatchConfig(Config):
     """How many events one request has at most."""
     max_bytes: Bytes = 512 * 1024
     """How long its body may be, in bytes. A longer event goes alone."""
-    wait: Annotated[float, Field(ge=0, le=10, allow_inf_nan=False)] = 0.02
-    """How long the first event waits for others, in seconds."""
+    wait: Annotated[Duration, Field(le=10)] = 0.02
+    """How long the first event waits for others: seconds, or with a unit, like `20ms`."""
 
 
 class HttpSinkConfig(Config):

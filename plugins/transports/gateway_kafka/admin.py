@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
-from datetime import UTC, datetime
 from types import MappingProxyType
 from typing import NamedTuple
 
 from aiokafka import errors
 from aiokafka.errors import for_code
 
+from gateway_core.contract.moments import time_ns_of
 from gateway_core.contract.start_position import LATEST, StartPosition
 
 from .admin_client import AdminClient
@@ -205,10 +206,12 @@ class Admin(AdminClient):
         return beginnings
 
 
+_ZONE = re.compile(r"([Zz]|[+-]\d\d:\d\d)$")
+
+
 def milliseconds(timestamp: str) -> int:
     """Converts an RFC 3339 time to Unix milliseconds; UTC is the default time zone. Raises `KafkaFault`."""
     try:
-        found = datetime.fromisoformat(timestamp)
+        return -(-time_ns_of(timestamp if _ZONE.search(timestamp) else f"{timestamp}Z") // 1_000_000)
     except ValueError as error:
         raise KafkaFault(f"{timestamp!r} is not an RFC 3339 time", retry=False) from error
-    return round((found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp() * 1000)

@@ -206,7 +206,7 @@ class KafkaChannel:
         members. Raises `StartError`. Each gateway with this config has such a reader; only one of them may read."""
         group = self._options.group_of(self._context.broker, name)
         try:
-            feed = KafkaReaderFeed(name, group, self._topic, self._options, start)
+            feed = KafkaReaderFeed(name, group, self._topic, self._options, start, self._context.data_dir)
         except KafkaFault as e:
             raise connect.start_error(self._context.owner, self._options, e) from e
         self._readers[name] = feed

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import anyio
 from anyio.abc import TaskGroup
@@ -13,7 +13,6 @@ from gateway_core.contract.component_errors import Errors
 from gateway_core.contract.errors import Refused
 from gateway_core.contract.event import Event
 from gateway_core.contract.interfaces import Filter, Outcome, Receiver
-from gateway_core.contract.moments import written
 from gateway_core.contract.outcome import Stage
 from gateway_core.contract.start_position import StartPosition
 
@@ -23,6 +22,7 @@ from .client import KafkaFault, Partition, Record
 from .config import KafkaChannelConfig
 from .flow import Flow
 from .group_history import GroupHistory
+from .late import started_late
 from .non_cloudevent import wrap
 from .records import reader
 
@@ -53,6 +53,7 @@ class KafkaFeed:
         self._options = options
         self._start = start
         self.started_late: str | None = None  # see `capabilities.StartsLate`; known to the gateway that made the group
+        self._data_dir = context.data_dir
         self._after: KafkaFeed | None = None
         self._joining = anyio.CancelScope()
         self._leaving = False
@@ -100,25 +101,12 @@ class KafkaFeed:
             with anyio.CancelScope() as self._joining:
                 prepared = await admin.prepare(self.group, [self._topic], self._start, self._history)
                 self.new = prepared.new
-                if prepared.new and self._start.kind == "time":
-                    self.started_late = await self._late(admin, prepared.begins)
+                self.started_late = await started_late(
+                    admin, self.group, self._topic, self._start, prepared, self._data_dir
+                )
                 self.flow.begins.clear()
                 self.flow.begins.update(prepared.begins)
                 await self.flow.start(tasks)
-
-    async def _late(self, admin: Admin, begins: Mapping[Partition, int]) -> str | None:
-        """What the topic had deleted when the group was made."""
-        firsts = await admin.beginnings([*begins])
-        late = sorted(number for (topic, number), at in begins.items() if 0 < firsts[topic, number] == at)
-        if not late:
-            return None
-        which = f"partition {late[0]}" if len(late) == 1 else f"partitions {', '.join(map(str, late))}"
-        text = (
-            f"it should begin at {written(self._start.time_ns)}, but topic {self._topic} has deleted events of {which}:"
-            " it began there with the oldest one, which may be later"
-        )
-        log.warning("group %s: %s", self.group, text)
-        return text
 
     async def join_later(self, tasks: TaskGroup, after: KafkaFeed | None) -> None:
         """Joins after the previous feed of this group has left, and retries while Kafka is not available."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import anyio
@@ -19,6 +20,7 @@ from .client import Begins, KafkaFault, Partition, offset_metadata
 from .config import KafkaChannelConfig
 from .health import Health
 from .java_options import properties
+from .late import started_late
 
 log = logging.getLogger("tidegate.kafka")
 
@@ -34,7 +36,9 @@ class KafkaReaderFeed:
     """Call `prepare`, then `run`. `advance` and `ends` are called on the event loop and never wait: requests to the
     cluster are made in the background, and retried while it is down."""
 
-    def __init__(self, name: str, group: str, topic: str, config: KafkaChannelConfig, start: StartPosition) -> None:
+    def __init__(
+        self, name: str, group: str, topic: str, config: KafkaChannelConfig, start: StartPosition, data_dir: Path
+    ) -> None:
         """Raises `KafkaFault` if the config has options that a reader can't use."""
         self.name = name
         self.group = group
@@ -56,6 +60,8 @@ class KafkaReaderFeed:
         self._topic = topic
         self._config = config
         self._new = start
+        self._data_dir = data_dir
+        self.started_late: str | None = None  # see `capabilities.StartsLate`; known to the gateway that made the group
         self._ends: dict[str, int] = {}
         self._asked = False
         self._behind: dict[str, int] = {}  # to be committed
@@ -93,7 +99,9 @@ class KafkaReaderFeed:
 
     async def prepare(self, admin: Admin) -> None:
         """Sets the start offsets of a new group, and loads the current ones. Raises `KafkaFault`."""
-        self._begins = (await admin.prepare(self.group, [self._topic], self._new)).begins
+        prepared = await admin.prepare(self.group, [self._topic], self._new)
+        self._begins = prepared.begins
+        self.started_late = await started_late(admin, self.group, self._topic, self._new, prepared, self._data_dir)
         partitions = await admin.partitions([self._topic])
         self._ids |= {self._topic: admin.ids.get(self._topic, "")}
         committed = await admin.committed(self.group, partitions)

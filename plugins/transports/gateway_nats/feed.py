@@ -7,11 +7,13 @@ from collections import deque
 from urllib.parse import quote
 
 import anyio
+from anyio import to_thread
 from anyio.abc import TaskGroup
 from gateway_transport.not_an_event import wrapped
 from nats.aio.msg import Msg
 from nats.js import api
 
+from gateway_core.contract import late_start
 from gateway_core.contract.capabilities import DeliveryState
 from gateway_core.contract.component import BuildContext
 from gateway_core.contract.component_errors import Errors
@@ -56,6 +58,9 @@ class JetStreamFeed:
         self._wanted = options.stream_config(context.broker)
         self._start = start
         self.started_late: str | None = None  # known to the gateway that made the consumer
+        self._data_dir = context.data_dir
+        self._late_name = f"consumer {consumer} of stream {self._stream}"
+        self._late_known = start.kind != "time"
         self._decode = event_reader(options.codec, context)
         self._now = context.clock.now_ns
         self._matches = filter.matches
@@ -123,6 +128,9 @@ class JetStreamFeed:
 
     async def _ensure_consumer(self, resume_at: int | None) -> api.ConsumerInfo:
         o = self._options
+        if not self._late_known:
+            self.started_late = await to_thread.run_sync(late_start.known, self._data_dir, self._late_name)
+            self._late_known = True
         found = await ensure_consumer(
             self._link.js,
             self._stream,
@@ -133,14 +141,17 @@ class JetStreamFeed:
             max_ack_pending=o.max_in_flight,
             compare=lambda option: option in o.model_fields_set,
             began=self._began or (0 if resume_at is None else None),
-            late=self._late,
+            late=self._late if resume_at is None else None,
         )
         self._began = began_at(found.config)
         return found
 
-    def _late(self, gone: str) -> None:
+    async def _late(self, gone: str | None) -> None:
+        """The consumer is new, and lacks this."""
         self.started_late = gone
-        log.warning("consumer %s: %s", self.consumer, gone)
+        if gone is not None:
+            log.warning("consumer %s: %s", self.consumer, gone)
+        await to_thread.run_sync(late_start.remember, self._data_dir, self._late_name, gone)
 
     def _forget(self) -> None:
         self._waiting.clear()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -12,7 +12,7 @@ from nats.errors import Error as NatsError
 from nats.js import JetStreamContext, api
 from nats.js.errors import APIError, NotFoundError
 
-from gateway_core.contract.moments import written
+from gateway_core.contract.moments import time_ns_of, written
 from gateway_core.contract.start_position import EARLIEST, LATEST, StartPosition
 
 from .config import SequenceStart, Start, StreamConfig, TimestampStart
@@ -110,12 +110,13 @@ async def ensure_consumer(
     max_ack_pending: int,
     compare: Callable[[str], bool],
     began: int | None = None,
-    late: Callable[[str], None] | None = None,
+    late: Callable[[str | None], Awaitable[None]] | None = None,
 ) -> api.ConsumerInfo:
     """A durable pull consumer. The positions of `start` are sequence numbers of partition 0. `compare` says whether a
     difference in this option is a fault (the config says it) or not (it is a default). With `began` a new consumer
     tells with which message it began (`began_at`): with this one, or, if that is 0, where `start` is. `late` is told
-    what the stream had deleted when a new consumer began at a time. Raises `Rejected` if the consumer is different."""
+    what the stream had deleted when a new consumer began at a time, None if nothing. Raises `Rejected` if the consumer
+    is different."""
     found: api.ConsumerInfo
     try:
         found = await js.consumer_info(stream, name)
@@ -140,8 +141,8 @@ async def ensure_consumer(
         )
         try:
             made = await js.add_consumer(stream, config)
-            if late is not None and (gone := await _gone(js, stream, start, state)):
-                late(gone)
+            if late is not None:
+                await late(await _gone(js, stream, start, state))
             return made
         except NotFoundError:
             raise Missing(f"there is no stream {stream}") from None
@@ -193,8 +194,7 @@ def began_at(config: api.ConsumerConfig) -> int:
 def start_of(start: Start) -> StartPosition:
     """What a config says."""
     if isinstance(start, TimestampStart):
-        since = datetime.fromisoformat(start.timestamp) - _EPOCH
-        return StartPosition.at_time(since // timedelta(microseconds=1) * 1000)
+        return StartPosition.at_time(time_ns_of(start.timestamp))
     if isinstance(start, SequenceStart):
         return StartPosition.at_positions({0: start.sequence})
     return EARLIEST if start == "earliest" else LATEST

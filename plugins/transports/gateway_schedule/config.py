@@ -13,6 +13,7 @@ from pydantic import Field, field_validator, model_validator
 from gateway_core.contract.attribute_names import AttributeName
 from gateway_core.contract.component import Config
 from gateway_core.contract.config_model import Name
+from gateway_core.contract.durations import AS_SECONDS, YEAR_S
 from gateway_core.contract.faults import near
 
 from .runs import Next, of_cron, of_period, upcoming
@@ -59,8 +60,9 @@ class ScheduleConfig(Config):
     """The schedule's name, part of each event's id and the name under which the last run is remembered."""
     cron: str | None = None
     """When it runs: minute, hour, day of month, month, day of week; or six fields, with the second first."""
-    every: Annotated[int, Field(ge=1, le=31_536_000)] | None = None
-    """Or: so many seconds apart, counted from the midnight with which 1970 began in the time zone."""
+    every: Annotated[int, AS_SECONDS, Field(ge=1, le=YEAR_S)] | None = None
+    """Or: so far apart, in whole seconds or with a unit, like `15m`, `2h`; counted from the midnight with which 1970
+    began in the time zone."""
     time_zone: str = "UTC"
     """The time zone of `cron` (IANA), such as `Europe/Berlin`."""
     missed: Literal["skip", "last", "all"] = "last"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import sys
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -12,12 +11,11 @@ from gateway_audit_log.log import record_command
 from gateway_terminal import tables
 
 from gateway_core.contract.cli import common
+from gateway_core.contract.durations import duration_ns, is_duration
+from gateway_core.contract.moments import MOST_NS, SECOND_NS, time_ns_of
 
 from ..edited_file import read_bytes
 from ..keys import Key, add_key, read_keys, remove_keys
-
-_UNITS = {"m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
-_DURATION = re.compile(r"(\d{1,6})([mhdw])")
 
 
 def _when(text: str, now: datetime) -> datetime:
@@ -25,21 +23,20 @@ def _when(text: str, now: datetime) -> datetime:
     try:
         return _time_of(text, now)
     except OverflowError:
-        raise typer.BadParameter(f"--expires: {text!r} is beyond the year 9999: leave it out for never") from None
+        raise typer.BadParameter(f"--expires: {text!r} is too far in the future: leave it out for never") from None
 
 
 def _time_of(text: str, now: datetime) -> datetime:
     """Raises `typer.BadParameter` and `OverflowError`."""
-    if found := _DURATION.fullmatch(text):
-        then = now + timedelta(**{_UNITS[found[2]]: int(found[1])})
-    else:
-        try:
-            then = datetime.fromisoformat(text)
-        except ValueError:
-            wanted = "write 90d, 12h, 30m or a time such as 2027-01-31T00:00:00Z"
-            raise typer.BadParameter(f"--expires: {text!r} is no time: {wanted}") from None
-        if then.tzinfo is None:
-            raise typer.BadParameter(f"--expires: {text!r} has no time zone: end it with Z or an offset")
+    try:
+        if is_duration(text):
+            then = now + timedelta(seconds=duration_ns(text) // SECOND_NS)
+        else:
+            if (ns := time_ns_of(text)) == MOST_NS:
+                raise OverflowError
+            then = datetime.fromtimestamp(ns // SECOND_NS, UTC)
+    except ValueError as e:
+        raise typer.BadParameter(f"--expires: {e}; or a duration such as 90d, 12h or 30m") from None
     if then <= now:
         raise typer.BadParameter(f"--expires: {text!r} is in the past")
     return then.astimezone(UTC).replace(microsecond=0)

@@ -148,6 +148,7 @@ def as_lines(document: Mapping[str, Any]) -> Iterator[str]:
         yield from (f"  {line}" for line in clause_lines(delivery["filter"]))
         if delivery["matched"]:
             yield from (f"  {line}" for line in _delivery(delivery))
+        yield from (f"  {text}" for text in delivery.get("replays", ()))
 
 
 _VERDICTS = {"allows": "allows it", "other senders": "is about other senders", "other events": "is about other events"}

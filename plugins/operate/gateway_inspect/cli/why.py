@@ -94,5 +94,6 @@ def _delivery_lines(delivery: Mapping[str, Any]) -> Iterator[str]:
         yield from (f"  {line}" for line in clause_lines(delivery["filter"]))
         return
     yield f"  {delivery['text']}"
+    yield from (f"  {text}" for text in delivery.get("replays", ()))
     for failure in delivery.get("failures", ()):
         yield f"  attempt {failure['attempt']} at {failure['at']}: {failure['reason']}"

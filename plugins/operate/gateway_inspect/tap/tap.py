@@ -10,12 +10,13 @@ from typing import Any
 import anyio
 import msgspec
 
-from gateway_core.contract.clock import Clock, rfc3339
+from gateway_core.contract.clock import Clock
 from gateway_core.contract.component_errors import text_of_error
 from gateway_core.contract.dead_letter_facts import without_facts
 from gateway_core.contract.errors import Refused
 from gateway_core.contract.event import Event
 from gateway_core.contract.interfaces import Filter, Observer, Outcome
+from gateway_core.contract.moments import stamped
 from gateway_core.contract.normal_form import normal_form
 
 from .choice import MOST_HELD, Choice
@@ -96,7 +97,7 @@ class Tap(Observer):
         self.push([text])
 
     def _at(self) -> str:
-        return rfc3339(self._now_ns())
+        return stamped(self._now_ns())
 
     # -- lines ------------------------------------------------------------------------------------------------------
 
