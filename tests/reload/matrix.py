@@ -27,7 +27,7 @@ STREAMS = ("a", "b", "c")
 PATIENCE_S = 120.0
 QUIET_S = 5.0
 _SOON = {"ack_wait_s": 1}
-"""What a server may keep for a client that has left comes again within `QUIET_S`, else it would count as lost."""
+"""What a server may keep for a client that has left is redelivered within `QUIET_S`, else it would count as lost."""
 """If nothing has come for so long, the rest waits for another config."""
 
 
@@ -60,7 +60,14 @@ class Nats:
         self.word, self._url = word, f"nats://127.0.0.1:{port}"
 
     def source(self, stream: str) -> dict[str, Any]:
-        return {"nats": {"servers": self._url, "subject": f"{self.word}.{stream}", "stream": f"{self.word}_{stream}", **_SOON}}
+        return {
+            "nats": {
+                "servers": self._url,
+                "subject": f"{self.word}.{stream}",
+                "stream": f"{self.word}_{stream}",
+                **_SOON,
+            }
+        }
 
     def _ask(self, question: Callable[[Any], Any]) -> Any:
         import nats
