@@ -44,6 +44,8 @@ _LOADED = 10_000
 _KEPT = 1000
 """How many of the newest duplicates are known, for `tidegate why`."""
 SPAN = 2**32
+TURN_S, START_S = 5.0, 60.0
+"""How long a commit, and a start, wait for another worker that died to start again, if that must say what it left."""
 _decode = msgspec.json.Decoder(dict).decode
 
 
@@ -60,6 +62,7 @@ class Deduplication:
         self._capacity = capacity_of(config.max_keys, workers)
         self._turn: Turn | None = None
         self._others: OtherKeys | None = None
+        self._mine: dict[int, Shard] = {}
         mine = folder_of(folder, worker)
         self._index = KeyIndex(mine, self._window_ms, config.max_keys, workers, self._count_of_others)
         self._reader = LogReader(folder)
@@ -81,9 +84,10 @@ class Deduplication:
         ends = {shard.number: shard.next for shard in shards if not shard.damaged}
         try:
             if self._workers > 1 or key_folders(self._folder).keys() - {self._worker}:
-                self._turn = Turn(self._folder)
+                self._turn = Turn(self._folder, self._settle)
                 self._others = OtherKeys(self._folder, self._worker, self._workers, self._capacity)
-            with self.turn():
+            self._mine = {shard.number: shard for shard in shards}
+            with self.turn(START_S, writes=False):
                 main.key_rows()  # before the others look for them
                 if self._others is not None:
                     self._others.open(ends, now_ns // 1_000_000 - self._window_ms)
@@ -91,13 +95,22 @@ class Deduplication:
                 self._index.load(ends)
                 for shard in (*shards[1:], main):
                     self._load(shard, self._sealed(shard.number))
-        except (OSError, sqlite3.Error) as e:
+        except (OSError, sqlite3.Error, StorageError) as e:
             raise StartError(f"log: the keys of {self._folder} can't be read: {e}") from e
         self.use(main, now_ns, begun=True)
 
-    def turn(self) -> AbstractContextManager[None]:
-        """Keeps other workers from committing events: they must see the keys of this commit. Raises `OSError`."""
-        return nullcontext() if self._turn is None else self._turn.taken()
+    def turn(self, within_s: float = TURN_S, *, writes: bool = True) -> AbstractContextManager[None]:
+        """Keeps other workers from committing events: they must see the keys of this commit. Raises like
+        `Turn.taken`."""
+        if self._turn is None:
+            return nullcontext()
+        return self._turn.taken(self._main.number if writes else None, within_s)
+
+    def _settle(self, shard: int) -> None:
+        if (mine := self._mine.get(shard)) is not None:
+            mine.settle()
+        elif self._others is not None:
+            self._others.settle(shard)
 
     def _sealed(self, shard: int) -> int:
         mine = self._index.sealed(shard)
@@ -110,7 +123,7 @@ class Deduplication:
         """Events are appended to this shard from now on. Raises `StartError`."""
         shard.key_rows()
         shard.sealed = self._sealed(shard.number)
-        self._main = shard
+        self._main = self._mine[shard.number] = shard
         if not begun:
             try:
                 self._index.begin(shard.number, shard.next, now_ns // 1_000_000)

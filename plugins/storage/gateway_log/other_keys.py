@@ -12,20 +12,28 @@ import logging
 import os
 import re
 import sqlite3
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
+from gateway_core.contract.errors import StartError, StorageError
+
 from . import meta
+from .disk_reserve import sync_failed
 from .key_runs import FOLDER, KEY, Generation, Known, files_in, place_in
-from .reader import LogReader
+from .reader import LogReader, shard_file
 from .rows import is_damage
+from .schema import settle
+from .shard import lock
 
 log = logging.getLogger("tidegate.log")
 
 LOCK = "keys.lock"
 _NAME = re.compile(rf"{FOLDER}(?:-(\d+))?")
 _EARLY_MS = 86_400_000
+_NAMED = 8
+_WAIT_S = 0.02
 
 
 def folder_of(log_folder: Path, worker: int) -> Path:
@@ -45,19 +53,57 @@ def key_folders(log_folder: Path) -> dict[int, Path]:
 
 
 class Turn:
-    """Lets one worker at a time decide about duplicates, and commit."""
+    """Lets one worker at a time decide about duplicates, and commit.
 
-    def __init__(self, log_folder: Path) -> None:
+    A worker that dies in a commit may leave a whole transaction in the write-ahead log of its shard that no reader
+    sees, but that the next start finds once nobody has the file open. So the file of the lock names the shard that is
+    being written. Who finds such a name first calls `settle` with it, which must make that transaction visible or
+    impossible, or raise `StartError` if another process has the shard and will do it.
+    """
+
+    def __init__(self, log_folder: Path, settle: Callable[[int], None]) -> None:
         self._file = os.open(log_folder / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        self._settle = settle
 
     @contextmanager
-    def taken(self) -> Iterator[None]:
-        """Waits until no other worker commits. The system ends the turn of a process that dies. Raises `OSError`."""
-        fcntl.flock(self._file, fcntl.LOCK_EX)
+    def taken(self, shard: int | None = None, within_s: float = 5.0) -> Iterator[None]:
+        """Waits until no other worker commits; `shard` is what will be written. The system ends the turn of a process
+        that dies. Raises `OSError`, `sqlite3.Error`, and `StorageError` if a worker that died has not been settled by
+        its successor `within_s` seconds."""
+        until = time.monotonic() + within_s
+        while not self._take():
+            if time.monotonic() > until:
+                raise StorageError("the keys of duplicates are not known: another worker has failed, and not restarted")
+            time.sleep(_WAIT_S)
         try:
-            yield
+            if shard is not None:
+                self._name(shard + 1)
+            try:
+                yield
+            except BaseException as e:
+                if not sync_failed(e):  # else a transaction may be there that nobody sees
+                    self._name(0)
+                raise
+            self._name(0)
         finally:
             fcntl.flock(self._file, fcntl.LOCK_UN)
+
+    def _take(self) -> bool:
+        fcntl.flock(self._file, fcntl.LOCK_EX)
+        try:
+            if left := int.from_bytes(os.pread(self._file, _NAMED, 0), "big"):
+                self._settle(left - 1)
+                self._name(0)
+        except StartError:
+            fcntl.flock(self._file, fcntl.LOCK_UN)
+            return False
+        except BaseException:
+            fcntl.flock(self._file, fcntl.LOCK_UN)
+            raise
+        return True
+
+    def _name(self, number: int) -> None:
+        os.pwrite(self._file, number.to_bytes(_NAMED, "big"), 0)
 
     def close(self) -> None:
         """Closes the file."""
@@ -146,6 +192,21 @@ class OtherKeys:
             if not self._is_mine(shard):
                 self._read_rows(shard)
         self._read_runs()
+
+    def settle(self, shard: int) -> None:
+        """Makes it impossible that a transaction appears later which the worker of this shard has left unseen: another
+        one takes its place in the write-ahead log. Raises `StartError` if a process has the shard, and
+        `sqlite3.Error`."""
+        descriptor = lock(self._folder, shard, within_s=0)
+        try:
+            self._reader.bounds(shard)  # a connection that stays: the last one to close deletes the write-ahead log
+            with closing(sqlite3.connect(shard_file(self._folder, shard), isolation_level=None)) as connection:
+                settle(connection)
+        except sqlite3.DatabaseError as e:
+            if not is_damage(e):
+                raise
+        finally:
+            os.close(descriptor)
 
     def find(self, key: bytes) -> Known | None:
         """The newest event of a key among them. Raises `OSError`."""
