@@ -317,3 +317,26 @@ def generations_in(folder: Path) -> list[int]:
 def files_in(folder: Path) -> list[Path]:
     """The files of the generations in a folder, the oldest first."""
     return sorted((p for p in folder.iterdir() if _FILE.fullmatch(p.name)), key=lambda p: (len(p.name), p.name))
+
+
+def run_faults(path: Path) -> Iterator[str]:
+    """The faults of a generation's file: runs that are not as they were written. What is incomplete at its end is none:
+    it may be being written, and the next start cuts it off. Raises `OSError`."""
+    with path.open("rb") as f:
+        at, size = 0, os.fstat(f.fileno()).st_size
+        while at + _HEAD.size <= size:
+            f.seek(at)
+            head = f.read(_HEAD.size)
+            magic, shard, sequence, end, _, _, _, count, total, own = _HEAD.unpack(head)
+            if magic not in (_MAGIC, _DEAD) or crc32(_MAGIC + head[4:-4]) != own:
+                yield f"is damaged at byte {at}: the keys from there on are not known"
+                return
+            body = count * ENTRY + -(-count // BLOCK) * 4
+            if at + len(head) + body > size:
+                return
+            if magic == _MAGIC and crc32(f.read(body)) != total:
+                yield (
+                    f"the keys of shard {shard} from event {sequence} to before {end} are damaged: some of these events"
+                    " may be stored again if they are sent again"
+                )
+            at += len(head) + body
