@@ -14,6 +14,7 @@ from gateway_log.backup import back_up
 from gateway_log.channel import LogChannel
 from gateway_log.reader import LogReader
 from gateway_log.repair import repair
+from gateway_log.verify import faults
 from gateway_testing import FakeClock
 
 from gateway_core.contract.deduplicate_config import DeduplicateConfig
@@ -316,3 +317,23 @@ async def test_a_log_of_an_older_version_begins_to_deduplicate(log: Any) -> None
     assert await put(channel, log.events(2)) == [3, 4]
     assert await put(channel, log.events(2)) == [-3, -4]
     assert split_position(channel.info()["next"]) == (0, 5)
+
+
+@pytest.mark.spec("ONCE-10")
+async def test_verify_reads_the_keys_on_disk(log: Any) -> None:
+    channel = await open_(log)
+    for n in range(0, 400, 50):
+        await put(channel, log.events(50, first=n))
+    assert list(faults(log.folder)) == []  # while it runs
+    await log.stop(channel)
+    assert list(faults(log.folder)) == []
+    file = min((log.folder / "keys").glob("*.runs"))
+    intact = file.read_bytes()
+    file.write_bytes(intact[:-10])  # torn by a crash: made again at the next start
+    assert list(faults(log.folder)) == []
+    file.write_bytes(intact[:100] + bytes([intact[100] ^ 1]) + intact[101:])
+    [fault] = faults(log.folder)
+    assert fault.startswith("keys/keys-000001.runs: the keys of shard 0 from event 1 to before ")
+    file.write_bytes(bytes([intact[0] ^ 1]) + intact[1:])
+    [fault] = faults(log.folder)
+    assert fault == "keys/keys-000001.runs: is damaged at byte 0: the keys from there on are not known"

@@ -34,7 +34,7 @@ from gateway_core.contract.files import private_folder
 from gateway_core.contract.private_files import sync_directory, write_private
 
 from .delay_file import DELAY_FILE, delay_files
-from .key_runs import FOLDER as KEYS
+from .other_keys import is_key_folder
 from .reader import SHARD_FILE, bounds_of, open_read_only, shard_file, shards_in
 from .rows import is_damage
 
@@ -172,7 +172,7 @@ def _files(data_dir: Path) -> list[Path]:
 
 
 def _has_keys(path: Path) -> bool:
-    return path.parts[0] == "log" and path.parent.name == KEYS
+    return path.parts[0] == "log" and is_key_folder(path.parent.name)
 
 
 def _in_order(paths: Iterator[Path]) -> list[Path]:

@@ -100,7 +100,7 @@ class LogChannel:
 
     def deduplicate(self, config: DeduplicateConfig) -> None:
         """See `gateway_core.contract.capabilities.Deduplicates`."""
-        self._deduplication = Deduplication(config, self._folder.path)
+        self._deduplication = Deduplication(config, self._folder.path, self._context.worker, self._context.workers)
 
     # -- life -------------------------------------------------------------------------------------------------------
 

@@ -12,6 +12,7 @@ import sqlite3
 import time
 from collections import deque
 from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from hashlib import blake2b
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -26,8 +27,9 @@ from gateway_core.contract.event import Event, id_of, position_of
 from gateway_core.contract.one_line import one_line
 
 from .checksum import PRIME
-from .key_index import KeyIndex
+from .key_index import KeyIndex, capacity_of
 from .key_runs import KEY, TAIL, Known
+from .other_keys import OtherKeys, Turn, folder_of, key_folders
 from .reader import JSON_DATA, TRACE, LogReader
 from .shard import KEYED_COLUMNS, Shard, traced_flags
 
@@ -42,19 +44,27 @@ _LOADED = 10_000
 _KEPT = 1000
 """How many of the newest duplicates are known, for `tidegate why`."""
 SPAN = 2**32
+TURN_S, START_S = 5.0, 60.0
+"""How long a commit, and a start, wait for another worker that died to start again, if that must say what it left."""
 _decode = msgspec.json.Decoder(dict).decode
 
 
 class Deduplication:
     """The keys of a broker's log. `rows` and `stored` are the writer's; the counters may be read on any thread."""
 
-    def __init__(self, config: DeduplicateConfig, folder: Path) -> None:
+    def __init__(self, config: DeduplicateConfig, folder: Path, worker: int = 0, workers: int = 1) -> None:
         self._window_ms = int(config.window * 1000)
         self._names = tuple(config.key)
         self._text_of = key_reader(config.key)
         self._refuses = config.on_conflict == "refuse"
         self._folder = folder
-        self._index = KeyIndex(folder, self._window_ms, config.max_keys)
+        self._worker, self._workers = worker, workers
+        self._capacity = capacity_of(config.max_keys, workers)
+        self._turn: Turn | None = None
+        self._others: OtherKeys | None = None
+        self._mine: dict[int, Shard] = {}
+        mine = folder_of(folder, worker)
+        self._index = KeyIndex(mine, self._window_ms, config.max_keys, workers, self._count_of_others)
         self._reader = LogReader(folder)
         self._staged: dict[bytes, bytes] = {}
         self._staged_end = self._staged_ms = 0
@@ -71,20 +81,49 @@ class Deduplication:
     def open(self, shards: Sequence[Shard], now_ns: int) -> None:
         """Reads the keys of these shards, the main one first. Raises `StartError`."""
         main = shards[0]
+        ends = {shard.number: shard.next for shard in shards if not shard.damaged}
         try:
-            self._index.load({shard.number: shard.next for shard in shards if not shard.damaged})
-            for shard in (*shards[1:], main):
-                start = self._index.sealed(shard.number)
-                self._load(shard, start)
-        except OSError as e:
+            if self._workers > 1 or key_folders(self._folder).keys() - {self._worker}:
+                self._turn = Turn(self._folder, self._settle)
+                self._others = OtherKeys(self._folder, self._worker, self._workers, self._capacity)
+            self._mine = {shard.number: shard for shard in shards}
+            with self.turn(START_S, writes=False):
+                main.key_rows()  # before the others look for them
+                if self._others is not None:
+                    self._others.open(ends, now_ns // 1_000_000 - self._window_ms)
+                    ends = {**self._others.ends(), **ends}
+                self._index.load(ends)
+                for shard in (*shards[1:], main):
+                    self._load(shard, self._sealed(shard.number))
+        except (OSError, sqlite3.Error, StorageError) as e:
             raise StartError(f"log: the keys of {self._folder} can't be read: {e}") from e
         self.use(main, now_ns, begun=True)
+
+    def turn(self, within_s: float = TURN_S, *, writes: bool = True) -> AbstractContextManager[None]:
+        """Keeps other workers from committing events: they must see the keys of this commit. Raises like
+        `Turn.taken`."""
+        if self._turn is None:
+            return nullcontext()
+        return self._turn.taken(self._main.number if writes else None, within_s)
+
+    def _settle(self, shard: int) -> None:
+        if (mine := self._mine.get(shard)) is not None:
+            mine.settle()
+        elif self._others is not None:
+            self._others.settle(shard)
+
+    def _sealed(self, shard: int) -> int:
+        mine = self._index.sealed(shard)
+        return mine if self._others is None else max(mine, self._others.sealed(shard))
+
+    def _count_of_others(self) -> int:
+        return 0 if self._others is None else self._others.keys
 
     def use(self, shard: Shard, now_ns: int, *, begun: bool = False) -> None:
         """Events are appended to this shard from now on. Raises `StartError`."""
         shard.key_rows()
-        shard.sealed = self._index.sealed(shard.number)
-        self._main = shard
+        shard.sealed = self._sealed(shard.number)
+        self._main = self._mine[shard.number] = shard
         if not begun:
             try:
                 self._index.begin(shard.number, shard.next, now_ns // 1_000_000)
@@ -124,18 +163,24 @@ class Deduplication:
         """Closes the files."""
         self._index.close()
         self._reader.close()
+        if self._others is not None:
+            self._others.close()
+        if self._turn is not None:
+            self._turn.close()
 
     # -- appends ----------------------------------------------------------------------------------------------------
 
     def rows(self, shard: int, first: int, units: Sequence[Any]) -> list[Any]:
         """The columns of the events to store, like `shard.sequence_rows`, with their keys. Each unit learns which of
-        its events are duplicates (`firsts`), or why it is refused. Call `stored` once they are in the log. Raises
-        `StorageError` if the keys on disk can't be read, or written."""
+        its events are duplicates (`firsts`), or why it is refused. Call `stored` once they are in the log, in the same
+        `turn`. Raises `StorageError` if the keys on disk can't be read, or written."""
         try:
             self._look(units[0].received_ns // 1_000_000, first)
+            if self._others is not None:
+                self._others.look()
             return self._rows(shard, first, units)
-        except OSError as e:
-            raise StorageError(f"the keys of duplicates can't be read: {e.strerror}") from e
+        except (OSError, sqlite3.Error) as e:
+            raise StorageError(f"the keys of duplicates can't be read: {getattr(e, 'strerror', None) or e}") from e
 
     def _look(self, ms: int, sequence: int) -> None:
         try:
@@ -147,7 +192,13 @@ class Deduplication:
                 log.error("%s: the keys of duplicates can't be written: %s", self._folder, e)
             if self._index.overfull:
                 raise
-        self._main.sealed = self._index.sealed(self._main.number)
+        self._main.sealed = self._sealed(self._main.number)
+
+    def _find(self, key: bytes) -> Known | None:
+        """The newest event of a key, of all workers. Raises `OSError`."""
+        mine = self._index.find(key)
+        others = self._others.find(key) if self._others is not None else None
+        return others if mine is None or (others is not None and others.ms > mine.ms) else mine
 
     def _rows(self, shard: int, first: int, units: Sequence[Any]) -> list[Any]:
         rows: list[Any] = []
@@ -155,7 +206,7 @@ class Deduplication:
         self._staged = staged
         self._first = first
         index, window, pack = self._index, self._window_ms, TAIL.pack
-        find, text_of = index.find, self._text_of
+        find, text_of = index.find if self._others is None else self._find, self._text_of
         _, from_sequence, from_ms = index.base
         base = position_of(shard, 0)
         sequence, newest = first, 0
@@ -285,19 +336,19 @@ class Deduplication:
         return {
             "window_s": self._window_ms / 1000,
             "key": list(self._names),
-            "keys": index.keys,
-            "bytes": index.size,
+            "keys": index.keys + self._count_of_others(),
+            "bytes": index.size + (0 if self._others is None else self._others.size),
             "duplicates": self.duplicates,
             "conflicts": self.conflicts,
             "without_key": self.keyless,
-            "reaches_back_s": None if not self.is_short(now_ns) else round(now_ns / 1e9 - index.forgot_ms / 1000, 1),
+            "reaches_back_s": None if not self.is_short(now_ns) else round(now_ns / 1e9 - self._forgot_ms / 1000, 1),
         }
 
     def fault(self, now_ns: int) -> str:
         """Why it does less than it was asked for; "" if it does all."""
         if not self.is_short(now_ns):
             return ""
-        hours = (now_ns / 1e9 - self._index.forgot_ms / 1000) / 3600
+        hours = (now_ns / 1e9 - self._forgot_ms / 1000) / 3600
         return (
             f"duplicates are found for {hours:.1f} hours only, instead of {self._window_ms / 3_600_000:g}: there are"
             " more keys than `max_keys`; set it to more, or `window` to less"
@@ -305,7 +356,12 @@ class Deduplication:
 
     def is_short(self, now_ns: int) -> bool:
         """Whether keys were dropped that the window still has, because there were too many."""
-        return self._index.forgot_ms > now_ns // 1_000_000 - self._window_ms
+        return self._forgot_ms > now_ns // 1_000_000 - self._window_ms
+
+    @property
+    def _forgot_ms(self) -> int:
+        mine = self._index.forgot_ms
+        return mine if self._others is None else max(mine, self._others.forgot_ms)
 
 
 def _encoded(text: str) -> bytes:

@@ -8,13 +8,13 @@ are in no run yet to the table `kept_keys`.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
 from gateway_core.contract.private_files import durable_folder
 
-from .key_runs import FOLDER, PAIRS, Base, Generation, Known, Run, generations_in, place_in
+from .key_runs import PAIRS, Base, Generation, Known, Run, generations_in, place_in
 
 log = logging.getLogger("tidegate.log")
 
@@ -27,6 +27,11 @@ _GENERATIONS, _RUNS = 8, 64
 """Into how many of each `max_keys` are divided, at least."""
 EARLY_MS = 86_400_000
 """How far a clock may go back within a run before times are taken as later than they were."""
+
+
+def capacity_of(max_keys: int, workers: int) -> int:
+    """How many keys a generation has."""
+    return max(16, max_keys // _GENERATIONS // workers)
 
 
 class Batch:
@@ -43,14 +48,19 @@ class Batch:
 
 
 class KeyIndex:
-    """Used by the writer's thread. `window_ms` is how long a key counts, `max_keys` how many are kept."""
+    """Used by the writer's thread. `folder` is that of the runs, `window_ms` is how long a key counts, and `max_keys`
+    how many are kept by all `workers` together; `others` says how many the other ones have."""
 
-    def __init__(self, folder: Path, window_ms: int, max_keys: int) -> None:
-        self._folder = folder / FOLDER
+    def __init__(
+        self, folder: Path, window_ms: int, max_keys: int, workers: int = 1, others: Callable[[], int] = int
+    ) -> None:
+        self._folder = folder
         self._window_ms = window_ms
         self._max_keys = max_keys
-        self._capacity = max(16, max_keys // _GENERATIONS)
-        self._run_keys = min(RUN_KEYS, max(16, max_keys // _RUNS))
+        self._share = max_keys // workers
+        self._others = others
+        self._capacity = capacity_of(max_keys, workers)
+        self._run_keys = min(RUN_KEYS, max(16, max_keys // _RUNS // workers))
         self._generations: list[Generation] = []  # the newest first
         self._batch = Batch(0, 1, 0)
         self._sealed: dict[int, int] = {}
@@ -221,7 +231,7 @@ class KeyIndex:
             newest = max((run.newest for run in oldest.runs), default=0)
             if newest < now_ms - self._window_ms - EARLY_MS:
                 pass
-            elif self.keys > self._max_keys:
+            elif self.keys > self._share and self.keys + self._others() > self._max_keys:
                 self.forgot_ms = max(self.forgot_ms, newest)
             else:
                 return

@@ -81,7 +81,7 @@ class Run(NamedTuple):
 class Generation:
     """One generation: a file of runs, and the filter of their keys. `keys` are those in runs."""
 
-    def __init__(self, folder: Path, number: int, capacity: int) -> None:
+    def __init__(self, folder: Path, number: int, capacity: int, *, create: bool = True) -> None:
         self.number = number
         self.path = folder / f"keys-{number:06d}.runs"
         self.runs: list[Run] = []
@@ -90,7 +90,17 @@ class Generation:
         self.cells = _cells(capacity)
         self.count = len(self.cells)
         self._end = 0
-        self._file = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        self._filtered = True
+        self._file = os.open(self.path, os.O_RDWR | (os.O_CREAT if create else 0) | os.O_CLOEXEC, 0o600)
+
+    @classmethod
+    def of_other(cls, path: Path, capacity: int) -> Generation:
+        """One that another worker writes: see `read_new`. Raises `OSError`."""
+        match = _FILE.fullmatch(path.name)
+        assert match is not None
+        generation = cls(path.parent, int(match[1]), capacity, create=False)
+        generation._filtered = False
+        return generation
 
     @property
     def size(self) -> int:
@@ -101,6 +111,11 @@ class Generation:
         """Adds a key to the filter."""
         (place,) = place_in(key)
         self.cells[place % self.count] |= mask_of(place)
+
+    def may_have(self, place: int) -> bool:
+        """Whether it may have a key with these first 64 bits."""
+        mask = mask_of(place)
+        return self.cells[place % self.count] & mask == mask
 
     def find(self, key: bytes) -> Known | None:
         """The newest entry of a key in the runs. Raises `OSError`."""
@@ -187,18 +202,38 @@ class Generation:
         """Reads what is there. `ends` are the next sequences of the shards: a run beyond them is of a log that went
         back (a restored backup, a power failure), and is never used again. Raises `OSError`."""
         size = os.fstat(self._file).st_size
-        for run in self._runs(size):
-            if run.end > ends.get(run.base.shard, run.end):
-                log.warning("%s: %d keys are of events that the log no longer has", self.path, run.keys)
-                os.lseek(self._file, run.at, os.SEEK_SET)
-                write_all(self._file, _DEAD)
-                os.fsync(self._file)
-                continue
-            self.runs.append(run)
-            self.keys += run.keys
+        self.runs.extend(self._runs(size))
+        self.drop_beyond(ends)
+        self.keys = sum(run.keys for run in self.runs)
         if self._end < size:
             os.ftruncate(self._file, self._end)
         self._load_bloom()
+
+    def drop_beyond(self, ends: Mapping[int, int]) -> None:
+        """Marks runs dead that end beyond these next sequences of their shards. Raises `OSError`."""
+        for run in [run for run in self.runs if run.end > ends.get(run.base.shard, run.end)]:
+            log.warning("%s: %d keys are of events that the log no longer has", self.path, run.keys)
+            os.pwrite(self._file, _DEAD, run.at)
+            os.fsync(self._file)
+            self.runs.remove(run)
+            self.keys -= run.keys
+
+    def read_new(self) -> bool:
+        """Reads the runs that another worker has added. Returns whether there were any. Raises `OSError`."""
+        size = os.fstat(self._file).st_size
+        if size <= self._end:
+            return False
+        new = [*self._runs(size)]
+        self.runs += new
+        self.keys += sum(run.keys for run in new)
+        if not self._filtered and new:
+            self._filtered = True
+            self._load_bloom()
+        else:
+            for run in new:
+                for key in self.keys_of(run):
+                    self.add(key)
+        return bool(new)
 
     def _runs(self, size: int) -> Iterator[Run]:
         while self._end < size:
@@ -277,3 +312,31 @@ def generations_in(folder: Path) -> list[int]:
         left.unlink()
     found = (_FILE.fullmatch(p.name) for p in folder.iterdir())
     return sorted(int(m[1]) for m in found if m)
+
+
+def files_in(folder: Path) -> list[Path]:
+    """The files of the generations in a folder, the oldest first."""
+    return sorted((p for p in folder.iterdir() if _FILE.fullmatch(p.name)), key=lambda p: (len(p.name), p.name))
+
+
+def run_faults(path: Path) -> Iterator[str]:
+    """The faults of a generation's file: runs that are not as they were written. What is incomplete at its end is none:
+    it may be being written, and the next start cuts it off. Raises `OSError`."""
+    with path.open("rb") as f:
+        at, size = 0, os.fstat(f.fileno()).st_size
+        while at + _HEAD.size <= size:
+            f.seek(at)
+            head = f.read(_HEAD.size)
+            magic, shard, sequence, end, _, _, _, count, total, own = _HEAD.unpack(head)
+            if magic not in (_MAGIC, _DEAD) or crc32(_MAGIC + head[4:-4]) != own:
+                yield f"is damaged at byte {at}: the keys from there on are not known"
+                return
+            body = count * ENTRY + -(-count // BLOCK) * 4
+            if at + len(head) + body > size:
+                return
+            if magic == _MAGIC and crc32(f.read(body)) != total:
+                yield (
+                    f"the keys of shard {shard} from event {sequence} to before {end} are damaged: some of these events"
+                    " may be stored again if they are sent again"
+                )
+            at += len(head) + body

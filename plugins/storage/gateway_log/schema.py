@@ -131,3 +131,11 @@ def keep_keys(connection: sqlite3.Connection, sealed: int, end: int) -> None:
         " WHERE sequence >= ? AND sequence < ? AND deduplication IS NOT NULL",
         (sealed, end),
     )
+
+
+def settle(connection: sqlite3.Connection) -> None:
+    """Writes a transaction that changes nothing, so that it takes the place of one in the write-ahead log that a crash
+    has left there unseen. Raises `sqlite3.Error`."""
+    connection.execute("PRAGMA wal_autocheckpoint = 0")
+    connection.execute("PRAGMA synchronous = FULL")
+    connection.execute("INSERT OR REPLACE INTO meta VALUES ('next', ?)", (bounds_of(connection)[1],))

@@ -57,6 +57,7 @@ _PAGE = 4096
 _WAIT_S, _MOST_WAIT_S = 1.0, 30.0
 """How often the writer waits for readers while they hold the write-ahead log; less often if that does not help."""
 _TELL_S = 300.0
+_LOCK_S = 0.5
 _LOOKS = 16
 """How often, at least, the size of the write-ahead log is checked between two copies under load."""
 
@@ -72,15 +73,24 @@ def database_files(folder: Path, shard: int) -> tuple[Path, Path, Path]:
     return path, Path(f"{path}-wal"), Path(f"{path}-shm")
 
 
-def lock(folder: Path, shard: int) -> int:
-    """Makes sure that no other process writes this shard; returns the lock's file descriptor. Raises `StartError`."""
+def lock(folder: Path, shard: int, within_s: float = _LOCK_S) -> int:
+    """Makes sure that no other process writes this shard; returns the lock's file descriptor. Waits a moment for one
+    that looks after a worker that died. Raises `StartError`."""
     path = lock_file(folder, shard)
     try:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     except OSError as e:
         raise StartError(f"log: can't write in {folder}: {e.strerror}") from e
+    until = time.monotonic() + within_s
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        while True:
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if time.monotonic() >= until:
+                    raise
+                time.sleep(0.02)
     except OSError as e:
         os.close(descriptor)
         raise StartError(
@@ -339,6 +349,11 @@ class Shard:
         except sqlite3.Error as e:
             raise unusable(self.path, e) from e
         self._columns, self._inserts = KEYED_COLUMNS, _INSERT_KEYED
+
+    def settle(self) -> None:
+        """See `schema.settle`. Raises `sqlite3.Error`."""
+        if not self.damaged:
+            schema.settle(self._connection)
 
     def _roll_back(self) -> None:
         if self._connection.in_transaction:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 
 from gateway_core.contract.errors import StartError
@@ -15,7 +15,9 @@ from gateway_core.contract.private_files import open_to_others
 from . import meta
 from .cursor import load_cursors
 from .epochs import KEY
+from .key_runs import files_in, run_faults
 from .meta import ShardMeta
+from .other_keys import key_folders
 from .quarantine import Quarantine
 from .reader import LogReader, bounds_of, described, open_read_only, shard_file, shards_in
 from .readers import BEGAN
@@ -25,7 +27,8 @@ from .wal_file import has_wal
 
 def faults(folder: Path) -> Iterator[str]:
     """One line for each fault of a log: files that are missing, damaged, truncated or outdated, events that are missing
-    or altered, cursors out of range, files that other users can read. Works while a gateway runs."""
+    or altered, cursors out of range, damaged keys of events (`deduplicate`), files that other users can read. Works
+    while a gateway runs."""
     try:
         known = meta.read(folder)
     except StartError as e:
@@ -37,6 +40,11 @@ def faults(folder: Path) -> Iterator[str]:
     for path in sorted((folder / "readers").glob("*.json")):
         for fault in _reader(folder, path):
             yield f"readers/{path.name}: {fault}"
+    for keys in key_folders(folder).values() if folder.is_dir() else ():
+        for path in files_in(keys):
+            with suppress(FileNotFoundError):  # dropped meanwhile
+                for fault in run_faults(path):
+                    yield f"{keys.name}/{path.name}: {fault}"
     for path in open_to_others(folder):
         yield f"{path.relative_to(folder)}: other users may read or change it: `chmod go= {path}`"
 

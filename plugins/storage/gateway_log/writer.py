@@ -239,10 +239,13 @@ class Writer:
         return Commit(self._main.number, units, failed, first, error), True
 
     def _write_once(self, keys: Deduplication, first: int, units: list[Unit], mine: list[CursorChanges]) -> None:
-        rows = keys.rows(self._main.number, first, units) if units else []
-        if rows or mine:
-            self._main.write(rows, _joined(mine))
-        if units:
+        if not units:
+            self._main.write([], _joined(mine))
+            return
+        with keys.turn():
+            rows = keys.rows(self._main.number, first, units)
+            if rows or mine:
+                self._main.write(rows, _joined(mine))
             keys.stored(units)
 
     def _fits(self, units: list[Unit]) -> bool:
