@@ -72,6 +72,24 @@ class Gateway:
         answer = self._client.post(self._facts["admin"] + "/api/v1/console/link", headers=self._token())
         return f"{self._facts['admin']}{answer.raise_for_status().json()['path']}"
 
+    def post(self, request: bytes, headers: dict[str, str]) -> httpx.Response:
+        """Sends an event to the ingress."""
+        return self._client.post(self.ingress, content=request, headers=headers)
+
+    def replay(self, trigger: str) -> tuple[int, int]:
+        """Replays everything that was accepted to one trigger, and waits until that is done: how many events were
+        selected, and how many delivered."""
+        url = self._facts["admin"] + "/api/v1/event-replays"
+        asked = {"trigger": trigger, "from": "1h", "mark": True}
+        job = self._client.post(url, json=asked, headers=self._token()).raise_for_status().json()
+        deadline = time.monotonic() + START_S
+        while job["state"] in ("counting", "running"):
+            if time.monotonic() > deadline:
+                raise DemoError(f"the replay to {trigger} was not done within {START_S:g} s\n{self.tail()}")
+            time.sleep(0.1)
+            job = self._client.get(f"{url}/{job['id']}", headers=self._token()).raise_for_status().json()
+        return job["count"], job["delivered"]
+
     def wait(self) -> None:
         """Waits until Ctrl-C, which the gateway gets, too, or a signal to this process. Raises `DemoError` if the
         gateway ends before."""
@@ -128,6 +146,8 @@ class Subscriber:
 
     def __init__(self, ledger: Path) -> None:
         self._ledger = ledger
+        self.later: dict[str, list[float]] = {}
+        """When each delayed event came, in Unix seconds; known when it has finished."""
         self._process = subprocess.Popen(
             [sys.executable, "-P", "-m", "gateway_demo.subscriber", str(ledger)],
             stdin=subprocess.PIPE,
@@ -153,7 +173,9 @@ class Subscriber:
         return self._received()
 
     def _received(self) -> dict[str, tuple[int, int, str]]:
-        rows: dict[str, tuple[int, int, str]] = {k: tuple(v) for k, v in json.loads(self._ledger.read_text()).items()}
+        book = json.loads(self._ledger.read_text())
+        self.later = book["later"]
+        rows: dict[str, tuple[int, int, str]] = {k: tuple(v) for k, v in book["rows"].items()}
         return rows
 
     def __enter__(self) -> Self:

@@ -13,7 +13,7 @@ from rich.console import Console
 
 from gateway_core.contract.status import GatewayStatus
 
-from . import accounting, show, table
+from . import accounting, again, show, table
 from .cluster import kafka_and_spark
 from .flights import FlightEvent, flight_events
 from .processes import DemoError, Gateway, Subscriber
@@ -50,17 +50,17 @@ class Demo:
             self._say(f"starting a gateway with {self.config}")
             env = {**self._environment(subscriber), **variables}
             gateway = stack.enter_context(Gateway(self.config, self.data, self.out / "gateway.log", env))
-            ledger, status = self._stream(gateway, events)
+            ledger, status, shown = self._stream(gateway, events)
             received = subscriber.fix() if self.keep else subscriber.finish()
             if not self.keep:
                 stack.close()
-            whole = self._account(ledger, status, received, began)
+            whole = self._account(ledger, status, received, shown, subscriber.later, began)
             if self.keep:
                 self._say("the subscriber is fixed and accepts everything now: replay its dead letters in the console")
                 self._leave_open(gateway)
         return whole
 
-    def _stream(self, gateway: Gateway, events: list[FlightEvent]) -> tuple[Ledger, GatewayStatus]:
+    def _stream(self, gateway: Gateway, events: list[FlightEvent]) -> tuple[Ledger, GatewayStatus, again.Shown | None]:
         """Sends the events, and waits until every trigger has processed every one. Stops the gateway, unless it is to
         be left open."""
         gateway.wait_ready()
@@ -69,24 +69,32 @@ class Demo:
         ledger = self._send(gateway, events)
         self._say("waiting until every trigger has processed every event (Spark takes a moment to start)")
         status = self._drain(gateway)
+        shown = None
+        if again.shows(status):
+            self._say("sending some webhooks again, and replaying the cancelled flights to one trigger")
+            shown = again.show(gateway, ledger)
+            status = self._drain(gateway)
         if not self.keep:
             gateway.stop()
-        return ledger, status
+        return ledger, status, shown
 
     def _account(
-        self, ledger: Ledger, status: GatewayStatus, received: dict[str, tuple[int, int, str]], began: float
+        self,
+        ledger: Ledger,
+        status: GatewayStatus,
+        received: dict[str, tuple[int, int, str]],
+        shown: again.Shown | None,
+        later: dict[str, list[float]],
+        began: float,
     ) -> bool:
         """Compares and shows what came of the events; returns whether nothing is missing."""
         self._say("querying the table with Spark")
         answers = table.ask(self.table, self.out / "delays.png", "delta" if self.kafka else "parquet")
-        checks = accounting.check_all(
-            ledger,
-            status,
-            received,
-            accounting.ids_in(self.dead_letters, "event"),
-            accounting.ids_in(self.cancelled),
-            answers.facts,
-        )
+        cancelled, replayed = again.first_and_replayed(self.cancelled)
+        dead = accounting.ids_in(self.dead_letters, "event")
+        checks = accounting.check_all(ledger, status, received, dead, cancelled, answers.facts)
+        if shown is not None:
+            checks += again.check(shown, ledger, status, replayed, later)
         self._clean()
         show.answers(self.console, answers)
         show.account(self.console, checks, ledger)
@@ -175,5 +183,5 @@ def remaining(status: GatewayStatus) -> int:
         if trigger.lag is None:
             left += 1
         else:
-            left += max(trigger.lag, trigger.in_flight + trigger.waiting)
+            left += max(trigger.lag, trigger.in_flight + trigger.waiting) + trigger.delayed
     return left

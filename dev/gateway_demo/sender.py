@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
-from .flights import FlightEvent
+from .flights import DIVERTED, FlightEvent
 from .wire import Request, requests
 
 CONNECTIONS = 16
@@ -24,6 +25,8 @@ class Ledger:
     sent: int = 0
     resent: set[str] = field(default_factory=set)  # the response was lost: these may be in the gateway twice
     surprises: list[str] = field(default_factory=list)
+    begun: dict[str, float] = field(default_factory=dict)
+    """When the sending of each diverted flight began, in Unix seconds: the gateway delays these."""
 
     def note(self, request: Request, status: int, body: bytes) -> None:
         self.sent += len(request.events)
@@ -60,6 +63,8 @@ class Sender:
         line = _Line(self._host, self._port)
         try:
             for request in jobs:  # shared: each request goes to the first free connection
+                now = time.time()
+                self.ledger.begun.update((e.id, now) for e in request.events if e.type == DIVERTED)
                 status, body = await self._until_answered(line, request)
                 self.ledger.note(request, status, body)
         finally:

@@ -1,7 +1,8 @@
 """A subscriber that fails some of the time, in its own process: `python -m gateway_demo.subscriber LEDGER`.
 
 It prints its URL, runs until its standard input ends, and then writes what it received to the file LEDGER: JSON,
-event id -> [attempts, accepted, SHA-256 of the body]. A line on standard input fixes it: it writes the file at once,
+"rows", event id -> [attempts, accepted, SHA-256 of the body], and "later", event id -> the Unix times at which it came
+to the path /later, which never fails. A line on standard input fixes it: it writes the file at once,
 prints a line, and accepts everything from then on.
 """
 
@@ -11,6 +12,7 @@ import asyncio
 import hashlib
 import json
 import sys
+import time
 import zlib
 from pathlib import Path
 from typing import cast
@@ -40,7 +42,15 @@ def undeliverable(id: str) -> bool:
 class Book:
     def __init__(self) -> None:
         self.rows: dict[str, tuple[int, int, str]] = {}
+        self.later: dict[str, list[float]] = {}
         self.fixed = False
+
+    def write(self, file: Path) -> None:
+        file.write_text(json.dumps({"rows": self.rows, "later": self.later}))
+
+    def take_later(self, id: str) -> int:
+        self.later.setdefault(id, []).append(time.time())
+        return 202
 
     def take(self, id: str, body: bytes) -> int:
         if self.fixed:
@@ -69,7 +79,10 @@ class _Connection(asyncio.Protocol):
 
     def on_message_begin(self) -> None:
         self._id = ""
-        self._body = b""
+        self._body = self._path = b""
+
+    def on_url(self, path: bytes) -> None:
+        self._path += path
 
     def on_header(self, name: bytes, value: bytes) -> None:
         if name.lower() == b"ce-id":
@@ -79,7 +92,8 @@ class _Connection(asyncio.Protocol):
         self._body += body
 
     def on_message_complete(self) -> None:
-        status = self._book.take(self._id, self._body)
+        later = self._path.startswith(b"/later")
+        status = self._book.take_later(self._id) if later else self._book.take(self._id, self._body)
         self._transport.write(b"HTTP/1.1 %d %s\r\ncontent-length: 0\r\n\r\n" % (status, _PHRASES[status]))
 
 
@@ -90,11 +104,11 @@ async def serve(ledger: Path) -> None:
     print(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/", flush=True)
     while await loop.run_in_executor(None, sys.stdin.readline):
         book.fixed = True
-        ledger.write_text(json.dumps(book.rows))
+        book.write(ledger)
         print("fixed", flush=True)
     server.close()
     if not book.fixed:
-        ledger.write_text(json.dumps(book.rows))
+        book.write(ledger)
 
 
 if __name__ == "__main__":

@@ -45,9 +45,13 @@ class Outcome:
     `shared`         the message had several events, and was rejected: nothing is known about this one alone. The
                      attempt is counted, uses up no retry, and the next one follows at once. The sink then sends less
                      at a time.
+    `reached`        the message was written to the remote side, which then gave no answer: it may be the event's fault.
+                     Not for connections that were refused, not found, or not trusted (TLS).
     """
 
-    __slots__ = ("code", "data", "delivered", "local", "reason", "reply", "retry", "retry_after_s", "shared", "stage")
+    __slots__ = (
+        "code", "data", "delivered", "local", "reached", "reason", "reply", "retry", "retry_after_s", "shared", "stage",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -61,6 +65,7 @@ class Outcome:
         reply: Event | None = None,
         local: bool = False,
         shared: bool = False,
+        reached: bool = False,
         stage: Stage = Stage.DELIVERY,
     ) -> None:
         self.delivered = delivered
@@ -72,6 +77,7 @@ class Outcome:
         self.reply = reply
         self.local = local
         self.shared = shared
+        self.reached = reached
         self.stage = stage
 
     def __repr__(self) -> str:

@@ -36,6 +36,9 @@ SHORT_S = (0.05, 1.0)
 """The first and the longest wait, in seconds, before an attempt that a shortage on this machine prevented."""
 AWAY_AFTER = 5
 """How many attempts in a row without any answer make an outage."""
+PATIENCE = 10
+"""With `hold_while_down`: how many attempts of an event that alone gets no answer use up no retry, though they reach
+the subscriber. Twice as many for each event that was given up so since the subscriber's last answer."""
 MOST_WAIT_S = 5.0
 """The longest wait between attempts during an outage, in seconds."""
 
@@ -55,7 +58,7 @@ class Delivery:
 
     __slots__ = (
         "_owner", "answers", "attempts", "awaited", "due_s", "event", "failed_s", "first_ns", "free", "order_key",
-        "outcome", "over", "size", "started", "timer",
+        "outcome", "over", "reached", "size", "started", "timer",
     )  # fmt: skip
 
     def __init__(self, owner: Attempts, event: Event) -> None:
@@ -68,6 +71,7 @@ class Delivery:
         self.attempts = 0
         self.free = 0  # of them, those that use up no retry
         self.answers = NEVER  # how many answers there were when an attempt got none
+        self.reached = 0  # attempts that reached the subscriber and got no answer while it answered nobody
         self.awaited = False  # an attempt is under way
         self.first_ns = 0
         self.due_s = 0.0  # of the clock that never goes backwards
@@ -303,6 +307,15 @@ class Outage:
         self.away = self._confirmed = False
         self._first = self._probe = None
         self._sharing = set()
+
+    def alone(self, delivery: Delivery) -> bool:
+        """Whether no other event was without an answer since the subscriber's last one."""
+        return delivery is self._first and not self._confirmed
+
+    def forget(self, delivery: Delivery) -> None:
+        """It is given up: the next event may turn out to be alone."""
+        if self.alone(delivery):
+            self._first = None
 
     def unanswered(self, delivery: Delivery, outcome: Outcome) -> float | None:
         """An attempt got no answer. Returns how long to wait, in seconds, if the subscriber is down now."""

@@ -33,6 +33,7 @@ from .deliveries import (
     ALWAYS_HELD,
     MOST_HELD,
     NEVER,
+    PATIENCE,
     UNTIMED,
     Attempts,
     Budget,
@@ -146,6 +147,8 @@ class Subscription:
         self.replayed: dict[str, int] = {}
         """How many events were delivered again, by result."""
         self._silent_since = UNTIMED  # since when the subscriber has given no answer
+        self._silent_s = 0.0  # when the newest attempt without an answer ended
+        self._patience = PATIENCE
         self._rejections = 0  # answers other than those that `delivered` counts
         self.held = 0
         """Events taken from the channel and not settled."""
@@ -427,7 +430,7 @@ class Subscription:
         if of_letter and (not outcome.retry or self._stopping or delivery.attempts >= self._most_of_letter):
             self._settle(delivery, outcome)
             return
-        if self.policy.hold_while_down and not answered and outcome.retry and self._silent(delivery):
+        if self.policy.hold_while_down and not answered and outcome.retry and self._silent(delivery, outcome):
             delivery.free += 1
             self.retried += 1
             self._later(delivery, backoff.wait_s(self.policy, delivery.attempts, self.draw()))
@@ -435,6 +438,9 @@ class Subscription:
         elapsed = delivery.failed(self.clock.monotonic(), self._queue.limit_s)
         last = self._queue.is_spent(delivery) and not (self._stopping and self.dead_letters)
         if (not outcome.retry or last) and not self._endless:
+            if self.policy.hold_while_down and outcome.reached and self._schedule.outage.alone(delivery):
+                self._schedule.outage.forget(delivery)
+                self._patience *= 2
             self._give_up_soon(delivery)
             return
         if self._endless and delivery.attempts == self._retries + 1:
@@ -444,27 +450,38 @@ class Subscription:
 
     # -- a subscriber that gives no answer, with `hold_while_down` ----------------------------------------------------
 
-    def _silent(self, delivery: Delivery) -> bool:
-        """Whether the subscriber has answered nobody since the event's last attempt without an answer: then this
-        attempt says nothing about the event, and uses up no retry."""
+    def _silent(self, delivery: Delivery, outcome: Outcome) -> bool:
+        """Whether an attempt without an answer says nothing about the event, and so uses up no retry: the subscriber
+        has answered nobody since the event's last such attempt, and if this event alone is tried, few attempts have
+        reached the subscriber (`PATIENCE`)."""
+        now = self.clock.monotonic()
         if self._silent_since == UNTIMED:
-            self._silent_since = self.clock.monotonic()
+            self._silent_since = self._silent_s = now
+        last, self._silent_s = self._silent_s, now
         answers = self.delivered + self._rejections
         before, delivery.answers = delivery.answers, answers
-        return before in (NEVER, answers)
+        if before not in (NEVER, answers):
+            return False
+        if outcome.reached and self._schedule.outage.alone(delivery):
+            delivery.reached += 1
+            return delivery.reached <= self._patience
+        if delivery.failed_s != UNTIMED:  # the time since the attempt before is no time of retries
+            delivery.failed_s = min(now, delivery.failed_s + now - last)
+        return True
 
     def _end_silence(self, delivery: Delivery) -> None:
         """The subscriber answered. The time without an answer does not count as time of retries."""
         if not self.policy.hold_while_down:
             return
         self._rejections += 1
+        self._patience, delivery.reached = PATIENCE, 0
         since, self._silent_since = self._silent_since, UNTIMED
         if since == UNTIMED:
             return
         now = self.clock.monotonic()
         for one in {delivery, *self._attempts.under_way, *(d for _, d in self._queue.under_way())}:
             if one.failed_s != UNTIMED:
-                one.failed_s += now - max(since, one.failed_s)
+                one.failed_s = min(now, one.failed_s + now - max(since, one.failed_s))
 
     def pause_left_s(self) -> float:
         """How long the sink still wants no events (`Retry-After`), in seconds."""

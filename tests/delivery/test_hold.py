@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from gateway_core.contract.config_model import BridgeConfig
 from gateway_core.contract.interfaces import DELIVERED, Outcome
-from gateway_core.delivery.deliveries import of_key, of_partition
+from gateway_core.delivery.deliveries import PATIENCE, of_key, of_partition
 from tests.budget import examples
 from tests.delivery.gateway_rig import Parts, running, until
 from tests.delivery.test_outage import BAD, BUSY, REFUSED, SILENT, Rig, event
@@ -56,6 +56,85 @@ def test_an_event_that_alone_gets_no_answer_is_given_up() -> None:
     rig.settle()
     assert rig.letters.ids() == ["1"]
     assert rig.letters.got[0][1].attributes["tidegateattempts"] == 5, "the first says nothing yet, then four count"
+
+
+HUNG = Outcome(False, retry=True, reason="no response within 30 s", reached=True)
+
+
+@pytest.mark.spec("HOLD-06")
+@pytest.mark.parametrize("order", [of_key, of_partition])
+@pytest.mark.parametrize("poison", [{"1"}, {"1", "2"}, {"2", "3", "4"}])
+def test_events_that_make_the_subscriber_hang_block_no_sequence_for_ever(poison: set[str], order: object) -> None:
+    rig = Rig(
+        lambda e: HUNG if e.attributes["id"] in poison else DELIVERED,
+        takes_s=1,
+        order_key_of=order,  # type: ignore[arg-type]
+        retry=3,
+        hold_while_down=True,
+    )
+    rig.offer(*(event(n, key=b"k") for n in range(1, 7)))
+    rig.settle()
+    assert set(rig.letters.ids()) == poison
+    counts = [letter.attributes["tidegateattempts"] for _, letter in rig.letters.got]
+    assert counts == [PATIENCE * 2**n + 4 for n in range(len(poison))], "free ones, then a first one and three retries"
+    assert rig.subscription.delivered == 6 - len(poison)
+
+
+@pytest.mark.spec("HOLD-06")
+@pytest.mark.parametrize("policy", [{"retry": 3}, {"retry": 0}, {"retry_for": 60}])
+def test_what_never_reached_the_subscriber_counts_nothing(policy: dict[str, float]) -> None:
+    """A connection that breaks after it was accepted, now and then, among refused ones."""
+    tries = iter(range(1_000_000))
+    rig = Rig(
+        lambda e: HUNG if (n := next(tries)) % 100 == 0 and n < 100 * PATIENCE else REFUSED,
+        order_key_of=of_partition,
+        hold_while_down=True,
+        **policy,
+    )
+    rig.offer(event(1), event(2))
+    run(rig, DAY_S / 4)
+    assert (rig.letters.got, rig.subscription.held) == ([], 2)
+    rig.far.answer = lambda e: DELIVERED
+    rig.settle(400)
+    assert rig.subscription.delivered == 2
+
+
+@pytest.mark.spec("HOLD-06")
+def test_refused_connections_are_no_time_of_an_event_that_counts() -> None:
+    tries = iter(range(1_000_000))
+    rig = Rig(
+        lambda e: REFUSED if PATIENCE < next(tries) < 2_000 else HUNG,
+        order_key_of=of_partition,
+        retry_for=100,
+        hold_while_down=True,
+    )
+    rig.offer(event(1))
+    while next(tries) < 1_990:
+        run(rig, 60)
+    assert rig.letters.got == []
+    back = rig.clock.monotonic()
+    rig.settle()
+    assert rig.clock.monotonic() - back > 60
+
+
+@pytest.mark.spec("HOLD-06")
+def test_a_subscriber_that_hangs_for_all_takes_few_events_and_the_rest_are_held() -> None:
+    rig = Rig(lambda e: HUNG, takes_s=30, order_key_of=of_partition, retry=3, hold_while_down=True)
+    rig.offer(*(event(n) for n in range(1, 101)))
+    run(rig, 2 * DAY_S)
+    given_up = len(rig.letters.got)
+    assert 6 <= given_up <= 9, "each takes twice as many attempts as the one before"
+    rig.far.answer, rig.far.takes_s = (lambda e: DELIVERED), 0
+    rig.settle(400)
+    assert rig.subscription.delivered == 100 - given_up
+
+
+@pytest.mark.spec("HOLD-06")
+def test_several_events_without_an_answer_are_no_fault_of_one() -> None:
+    rig = Rig(lambda e: HUNG, order_key_of=of_key, retry=0, hold_while_down=True)
+    rig.offer(*(event(n, key=b"%d" % (n % 2)) for n in range(1, 9)))
+    run(rig, DAY_S / 10)
+    assert (rig.letters.got, rig.subscription.held) == ([], 8)
 
 
 @pytest.mark.spec("HOLD-03")

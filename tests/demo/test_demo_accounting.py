@@ -5,9 +5,10 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any
 
 import pytest
-from gateway_demo import accounting, flights
+from gateway_demo import accounting, again, flights
 from gateway_demo.flights import FlightEvent
 from gateway_demo.sender import Ledger
 from gateway_demo.subscriber import undeliverable, verdict
@@ -153,3 +154,33 @@ def test_each_loss_is_noticed(damage: Callable[[Run], None]) -> None:
     run = copy.deepcopy(WHOLE)
     damage(run)
     assert run.bad()
+
+
+@pytest.mark.parametrize(
+    ("change", "where"),
+    [
+        ({}, []),
+        ({"answers": [(202, True), (202, False)]}, ["again"]),
+        ({"duplicates": 3}, ["again"]),
+        ({"replayed": ["e2"]}, ["replay"]),
+        ({"replayed": ["e2", "e6", "e6"]}, ["replay"]),
+        ({"later": {"e3": [13.0]}}, ["diverted"]),
+        ({"later": {"e3": [13.0], "e7": [12.9]}}, ["diverted"]),
+        ({"later": {"e3": [13.0], "e7": [13.0, 14.0]}}, ["diverted"]),
+    ],
+)
+def test_what_is_sent_again_or_later_is_counted(change: dict[str, Any], where: list[str]) -> None:
+    kinds = (flights.LATE, flights.DEPARTED, flights.CANCELLED, flights.DIVERTED)
+    ledger = Ledger()
+    ledger.note(Request(b"", tuple(event(n, kinds[n % 4]) for n in range(8))), 202, b"")
+    ledger.begun = {"e3": 10.0, "e7": 10.0}
+    run: dict[str, Any] = {
+        "answers": [(202, True), (202, True)],
+        "duplicates": 2,
+        "replayed": ["e2", "e6"],
+        "later": {"e3": [13.0], "e7": [13.5]},
+    } | change
+    status = GatewayStatus("1", brokers=[BrokerStatus("b", accepted=8, duplicates=run["duplicates"])])
+    shown = again.Shown(run["answers"], 2, 2)
+    checks = again.check(shown, ledger, status, run["replayed"], run["later"])
+    assert [c.where for c in checks if not c.ok] == where

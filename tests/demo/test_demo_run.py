@@ -56,6 +56,9 @@ def test_the_demo_accounts_for_every_event(tmp_path: Path) -> None:
     assert "1,500 sent = " in done.stdout
     assert "Nothing is missing." in done.stdout
     assert "MISSING" not in done.stdout
+    assert "3 webhooks sent again = 3 answered as duplicates, 3 stored once  ok" in done.stdout
+    assert re.search(r"([\d,]+) past events = \1 selected = \1 replayed into the file  ok", done.stdout)
+    assert re.search(r"([1-9][\d,]*) matching = \1 delivered 3 s later, 0 too early  ok", done.stdout)
     assert "Delay by carrier" in done.stdout
     out = tmp_path / "out"
     assert (out / "delays.png").read_bytes().startswith(b"\x89PNG")
@@ -182,10 +185,12 @@ def test_the_demo_needs_an_mqtt_server(tmp_path: Path) -> None:
     assert "apt-get install mosquitto" in done.stdout
 
 
-def test_the_demos_configs_differ_in_channel_master_and_format_alone() -> None:
+def test_the_demos_configs_differ_in_what_the_log_alone_can_do_and_in_master_and_format() -> None:
     one, many = (YAML(typ="safe").load(CONFIGS / name) for name in ("demo.yaml", "demo-kafka.yaml"))
     assert set(differences(one, many)) == {
         "brokers.default.channel",
+        "brokers.default.deduplicate",
+        "triggers.diverted",
         "triggers.table.subscriber.spark.format",
         "triggers.table.subscriber.spark.master",
     }

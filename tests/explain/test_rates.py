@@ -44,3 +44,10 @@ def test_what_is_in_flight_has_neither_failed_nor_delivered() -> None:
 def test_after_a_restart_it_counts_from_zero() -> None:
     found = rates(attempts=30, delivered=10, in_flight=0)
     assert found["failed_per_s"] == 2.0
+
+
+@pytest.mark.spec("HOLD-08")
+def test_a_trigger_that_holds_its_events_is_held() -> None:
+    holding = replace(BEFORE, ready=False, condition="HeldWhileDown", reason="its events are held")
+    found = health_of(holding, rates(attempts=110))
+    assert (found.word, found.kind, found.reason) == ("held", "bad", "its events are held")

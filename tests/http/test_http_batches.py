@@ -148,6 +148,42 @@ async def test_each_event_is_retried_by_its_policy_if_a_batch_fails(tmp_path: Pa
     assert len(ids(subscriber.requests[0])) == 20
 
 
+@pytest.mark.spec("BATCH-07")
+async def test_one_event_that_makes_batches_fail_holds_no_others(tmp_path: Path) -> None:
+    parts = Parts()
+
+    def decide(request: Received) -> int:
+        return 500 if "17" in ids(request) else 204
+
+    with Subscriber(decide=decide) as subscriber:
+        delivery = {"retry": 2, "backoff": "linear", "backoff_delay_s": 0.01}
+        async with gateway(parts, subscriber.url, tmp_path, {"wait": 0.2}, delivery) as status:
+            await put(parts, *(event(n) for n in range(100)))
+            await until(lambda: status().delivered == 99 and status().dead_lettered == 1)
+            found = status()
+    (letter,) = parts.letters.sent
+    requests = [ids(request) for request in subscriber.requests]
+    mine = [request for request in requests if "17" in request]
+    assert (letter.attributes["id"], len(mine[-1])) == ("17", 1)
+    assert letter.attributes["tidegateattempts"] == len(mine)
+    assert len(mine[0]) == 100
+    assert found.attempts == sum(map(len, requests))
+    taken = Counter(i for request in requests if "17" not in request for i in request)
+    assert taken == {str(n): 1 for n in range(100) if n != 17}
+
+
+@pytest.mark.spec("BATCH-07")
+@pytest.mark.parametrize("answer", [503, 429, (503, {"retry-after": "0"}, b"")])
+async def test_a_subscriber_that_is_too_busy_splits_nothing(answer: Any, tmp_path: Path) -> None:
+    parts = Parts()
+    delivery = {"retry": 3, "backoff_delay_s": 0.01}
+    with Subscriber(default=answer) as subscriber:
+        async with gateway(parts, subscriber.url, tmp_path, {"max_events": 20, "wait": 0.2}, delivery) as status:
+            await put(parts, *(event(n) for n in range(20)))
+            await until(lambda: status().dead_lettered == 20)
+    assert {letter.attributes["tidegateattempts"] for letter in parts.letters.sent} == {4}
+
+
 @pytest.mark.spec("BATCH-04")
 async def test_the_order_of_a_key_is_kept_also_when_batches_fail_and_split(tmp_path: Path) -> None:
     parts = Parts()

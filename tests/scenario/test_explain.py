@@ -136,6 +136,18 @@ def test_a_bridge_that_waits_for_its_sink_says_so(tmp_path: Path) -> None:
     assert (way["endless"], way["dead_letter"], way["retry_for_s"]) == (True, None, 86_400)
 
 
+@pytest.mark.spec("HOLD-08")
+def test_a_trigger_that_holds_its_events_says_so(tmp_path: Path) -> None:
+    config = """
+        brokers: {default: {ingress: [http]}}
+        triggers:
+          a: {subscriber: 'http://127.0.0.1:1/', delivery: {retry: 1, hold_while_down: true}}
+          b: {subscriber: 'http://127.0.0.1:1/'}
+    """
+    found = explain(config, tmp_path, event())
+    assert {way["name"]: way["hold_while_down"] for way in found["deliveries"]} == {"a": True, "b": False}
+
+
 def test_the_parts_of_a_real_gateway_say_the_same(tmp_path: Path) -> None:
     file = tmp_path / "tidegate.yaml"
     file.write_text(CONFIG)

@@ -51,6 +51,8 @@ def health_of(entry: BrokerStatus | DeliveryStatus, rates: Mapping[str, Any]) ->
     if isinstance(entry, DeliveryStatus) and entry.blocked:
         return Health("blocked", "bad", f"waits for its dead letter: {entry.reason or entry.last_error or ''}")
     if not entry.ready:
+        if isinstance(entry, DeliveryStatus) and entry.condition == "HeldWhileDown":
+            return Health("held", "bad", entry.reason)
         if isinstance(entry, DeliveryStatus) and entry.condition in _FAILING:
             return Health("failing", "bad", entry.last_error or entry.reason)
         if reader is not None and entry.condition in _READER:

@@ -209,6 +209,7 @@ def _delivery(delivery: DeliveryView, dead_letter: str | None, event: Event) -> 
         "retries": [{"retry": n, "after_s": list(wait)} for n, wait in enumerate(retry_plan(policy), 1)],
         "retry_after_max_s": policy.retry_after_max_s,
         "retry_for_s": None if policy.retries_for_s == float("inf") else policy.retries_for_s,
+        "hold_while_down": policy.hold_while_down,
         "dead_letter": dead_letter,
     }
 

@@ -3,7 +3,8 @@ section 4).
 
 Each event is an attempt of its own for the gateway, with the outcome of the request that it was part of. If a
 subscriber rejects a batch for good, one of its events may be the reason: all get an outcome that is `shared`, and come
-back at once. The sink then sends each half of them as a batch, until the event that is rejected stands alone.
+back at once. The sink then sends each half of them as a batch, until the event that is rejected stands alone. A 5xx may
+have such a reason, too: the first time each event waits for its retry, the second time the batch is split.
 """
 
 from __future__ import annotations
@@ -30,6 +31,8 @@ from .pool import Exchange
 _HEADER = (b"content-type", b"application/cloudevents-batch+json; charset=utf-8")
 _ABOUT_THE_REQUEST = frozenset({401, 405, 415})
 """Rejections that any request would get, whatever its events are: smaller ones would, too."""
+_BUSY = 503
+"""The subscriber has too much to do, whatever the events are."""
 _MOST_AGAIN = 20_000
 """How many events are remembered to be sent in a smaller batch. A few never come back, such as those of a partition
 that moved to another gateway."""
@@ -56,7 +59,7 @@ class _Batch:
 class BatchSink(NativeSink):
     """A `Sink` whose requests have up to `batch.max_events` events."""
 
-    __slots__ = ("_again", "_codec", "_metrics", "_open", "_options", "_sign", "_waiting", "in_flight")
+    __slots__ = ("_again", "_codec", "_failed", "_metrics", "_open", "_options", "_sign", "_waiting", "in_flight")
 
     def __init__(self, options: HttpSinkConfig, context: BuildContext, codec: Codec) -> None:
         assert options.batch is not None
@@ -69,6 +72,7 @@ class BatchSink(NativeSink):
         self._open: _Batch | None = None
         self._waiting: set[_Batch] = set()
         self._again: dict[int, tuple[Event, _Batch]] = {}  # by the identity of an event: the half it belongs to
+        self._failed: dict[int, Event] = {}  # by identity: events whose batch got a 5xx
         self._metrics = {"tidegate_http_batches_total": 0, "tidegate_http_batches_split_total": 0}
         most = self._options.max_events
         self.most_in_flight = options.max_connections * most
@@ -142,7 +146,28 @@ class BatchSink(NativeSink):
         final = not outcome.delivered and not outcome.retry and code is not None and 400 <= code < 500
         if count > 1 and final and code not in _ABOUT_THE_REQUEST:
             outcome = self._split(batch, outcome)
+        elif outcome.delivered:
+            if self._failed:
+                for event in batch.events:
+                    self._failed.pop(id(event), None)
+        elif code is not None and code >= 500 and code != _BUSY:
+            outcome = self._failed_again(batch, outcome)
         self._end(batch, outcome)
+
+    def _failed_again(self, batch: _Batch, outcome: Outcome) -> Outcome:
+        """The batch got a 5xx. It is split if that is not the first one of an event in it. An event that has failed
+        alone has a batch to fail in again before the next split."""
+        events = batch.events
+        if len(events) == 1:
+            self._failed.pop(id(events[0]), None)
+            return outcome
+        if any(self._failed.get(id(event)) is event for event in events):
+            self._failed.update((id(event), event) for event in events)  # so that its halves are split, too
+            return self._split(batch, outcome)
+        if len(self._failed) + len(events) > _MOST_AGAIN:
+            self._failed.clear()
+        self._failed.update((id(event), event) for event in events)
+        return outcome
 
     def _split(self, batch: _Batch, outcome: Outcome) -> Outcome:
         """Its events are sent again, in two halves."""

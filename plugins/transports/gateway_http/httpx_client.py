@@ -145,7 +145,8 @@ class HttpxSink(AsyncSink):
                 self._renew()
             if await no_port_left(e, self._target.host, self._target.port):
                 return short("all local ports for connections to the address are in use")
-            return unanswered(f"{_words(e)}: {e}" if str(e) else _words(e))
+            reached = isinstance(e, (httpx.ReadError, httpx.ReadTimeout, httpx.RemoteProtocolError))
+            return unanswered(f"{_words(e)}: {e}" if str(e) else _words(e), reached)
         found = [(name.lower(), value) for name, value in response.headers.raw]
         return self._classifier.classify(response.status_code, found, bytes(body[:limit]), len(body) > limit)
 

@@ -30,9 +30,10 @@ REPLY_BYTES = 1024 * 1024  # the longest reply
 _DELIVERED = {status: Outcome(True, code=status) for status in range(200, 300)}
 
 
-def unanswered(reason: str) -> Outcome:
-    """An attempt without a response, or without a valid HTTP response."""
-    return Outcome(False, retry=True, reason=reason)
+def unanswered(reason: str, reached: bool = False) -> Outcome:
+    """An attempt without a response, or without a valid HTTP response. `reached`: the request was written to a
+    connection that the server has just accepted."""
+    return Outcome(False, retry=True, reason=reason, reached=reached)
 
 
 class Classifier(Protocol):

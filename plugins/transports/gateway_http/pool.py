@@ -118,6 +118,11 @@ class ClientConnection(asyncio.Protocol):
         return self._exchange
 
     @property
+    def reached(self) -> bool:
+        """Whether the server surely had the connection when the request was written. A kept one may be dead since."""
+        return not self._reused or not self._untouched
+
+    @property
     def usable(self) -> bool:
         return self._transport is not None and not self._transport.is_closing()
 
@@ -282,7 +287,7 @@ class ClientConnection(asyncio.Protocol):
     def _fail(self, reason: str) -> None:
         exchange = self.abort()
         if exchange is not None:
-            self._pool.end(exchange, unanswered(reason))
+            self._pool.end(exchange, unanswered(reason, self.reached))
 
 
 _NO_CONNECTIONS: set[ClientConnection] = set()
@@ -513,12 +518,13 @@ class Pool:
             if self._short is not None:
                 self.end(exchange, self._short)
                 return
-        else:
-            for connection in tuple(self._connections):
-                if connection.exchange is exchange:
-                    connection.abort()
-                    self.distrust()
-        self.end(exchange, unanswered(f"no response within {exchange.timeout_s:g} s"))
+        reached = False
+        for connection in tuple(self._connections):
+            if connection.exchange is exchange:
+                reached = connection.reached
+                connection.abort()
+                self.distrust()
+        self.end(exchange, unanswered(f"no response within {exchange.timeout_s:g} s", reached))
 
     def _close_idle(self) -> None:
         self._idler = None

@@ -209,6 +209,8 @@ def _plan(delivery: Mapping[str, Any]) -> Iterator[str]:
     )
     if delivery.get("endless"):
         then = "then again until the sink takes it"
+    if delivery.get("hold_while_down"):
+        yield "held while the subscriber gives no answer; after answers:"
     if not retries:
         yield f"no retries, {then}"
         return

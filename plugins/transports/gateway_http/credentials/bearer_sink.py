@@ -97,6 +97,7 @@ class BearerSink:
             retry_after_s=outcome.retry_after_s,
             local=outcome.local,
             shared=outcome.shared,
+            reached=outcome.reached,
             stage=outcome.stage,
         )
 
