@@ -31,8 +31,9 @@ from gateway_core.contract.outcome import Outcome, Stage
 
 from .delay_file import FIRST, DelayFile, Due, Step, Waiting, path_of
 from .feeder import Cursor, LogFeed
+from .meta import remedy
 from .reader import JSON_DATA, TRACE, TRACED, open_read_only, to_event
-from .rows import Row
+from .rows import Row, is_damage
 
 log = logging.getLogger("tidegate.log")
 
@@ -59,7 +60,7 @@ class DelayFiles:
     """The files of the shards of one worker, used on a thread of their own. `shards` are created on demand."""
 
     def __init__(self, folder: Path, loop: asyncio.AbstractEventLoop) -> None:
-        self._folder = folder
+        self.folder = folder
         self._loop = loop
         self._pool: ThreadPoolExecutor | None = None
         self._files: dict[int, DelayFile] = {}
@@ -68,7 +69,7 @@ class DelayFiles:
     def open(self, shards: Sequence[int]) -> None:
         """Opens those that exist. Raises `StartError`."""
         for shard in shards:
-            if path_of(self._folder, shard).exists():
+            if path_of(self.folder, shard).exists():
                 self.file(shard)
 
     @property
@@ -79,7 +80,7 @@ class DelayFiles:
     def file(self, shard: int) -> DelayFile:
         """The file of a shard, created if it is missing. Raises `StartError`."""
         if (found := self._files.get(shard)) is None:
-            found = self._files[shard] = DelayFile(path_of(self._folder, shard), position_of(shard, 0))
+            found = self._files[shard] = DelayFile(path_of(self.folder, shard), position_of(shard, 0))
         return found
 
     def run(self, work: Callable[[], T], then: Callable[[T | BaseException], None]) -> None:
@@ -101,7 +102,7 @@ class DelayFiles:
         """Whether an event waits, as far as that can be told at once. On the loop."""
         if shard not in self._files:
             return False
-        with suppress(sqlite3.Error), closing(open_read_only(path_of(self._folder, shard))) as connection:
+        with suppress(sqlite3.Error), closing(open_read_only(path_of(self.folder, shard))) as connection:
             query = "SELECT 1 FROM events WHERE name = ? AND sequence = ?"
             return connection.execute(query, (name, sequence)).fetchone() is not None
         return False
@@ -186,6 +187,8 @@ class DelayedFeed(LogFeed):
     def _failed(self, error: BaseException) -> None:
         """Work with the files failed; it is tried again."""
         self.fault = f"events that wait until they are due can't be kept or read: {error}"
+        if is_damage(error):
+            self.fault += f"; repair the file with {remedy(self._files.folder)} while the gateway is stopped"
         now = self._clock.monotonic()
         if now - self._told >= TELL_S:
             self._told = now
