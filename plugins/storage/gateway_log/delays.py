@@ -29,7 +29,7 @@ from gateway_core.contract.event import Event, position_of, split_position
 from gateway_core.contract.interfaces import Filter, Receiver
 from gateway_core.contract.outcome import Outcome, Stage
 
-from .delay_file import FIRST, DelayFile, Due, Step, Waiting, path_of
+from .delay_file import FIRST, DelayFile, Due, Step, Waiting, identify, path_of
 from .feeder import Cursor, LogFeed
 from .meta import remedy
 from .reader import JSON_DATA, TRACE, TRACED, open_read_only, to_event
@@ -48,6 +48,8 @@ ASK_S = 10.0
 """How long people's questions may block, in seconds."""
 MOST_UNSAVED, MOST_BYTES = 2048, 16 * 1024 * 1024
 """How many events of a subscription, and how many bytes of them, may wait in memory to be kept."""
+MOST_KEPT = 10_000
+"""A crash makes events that were kept come once more; so many of them are recognized."""
 _STEP, _BYTES = 128, 1024 * 1024
 _encode = msgspec.json.Encoder().encode
 
@@ -107,6 +109,16 @@ class DelayFiles:
             return connection.execute(query, (name, sequence)).fetchone() is not None
         return False
 
+    def kept(self, shard: int, name: str, first: int) -> dict[int, int]:
+        """The numbers (`identify`) of the oldest events that wait, by sequence from `first`. On the loop: it blocks
+        for a moment. Empty if they can't be read."""
+        if shard not in self._files:
+            return {}
+        query = f"SELECT sequence, ident FROM events WHERE name = ? AND sequence >= ? LIMIT {MOST_KEPT}"
+        with suppress(sqlite3.Error), closing(open_read_only(path_of(self.folder, shard))) as connection:
+            return dict(connection.execute(query, (name, first)).fetchall())
+        return {}
+
     def count(self, name: str) -> int:
         """How many events wait for a subscription. On the thread."""
         return sum(file.count(name) for file in tuple(self._files.values()))
@@ -146,8 +158,8 @@ class DelayedFeed(LogFeed):
     """A feed whose events may be due later."""
 
     __slots__ = (
-        "_clock", "_due_of", "_ended", "_files", "_gathering", "_gone", "_out", "_parts", "_receive", "_reject",
-        "_skip", "_stuck", "_timer", "_timer_ns", "_told", "_waiting", "fault",
+        "_clock", "_due_of", "_ended", "_files", "_gathering", "_gone", "_kept", "_out", "_parts", "_receive",
+        "_reject", "_skip", "_stuck", "_timer", "_timer_ns", "_told", "_waiting", "fault",
     )  # fmt: skip
 
     def __init__(
@@ -166,6 +178,7 @@ class DelayedFeed(LogFeed):
         self._files = files
         self._clock = clock
         self._parts: dict[int, _Part] = {}
+        self._kept: dict[int, dict[int, int]] = {}  # by shard, when the feed began, see `_is_kept`
         self._out: set[int] = set()  # positions offered from a file and not settled
         self._gone: list[int] = []  # settled, and to be removed
         self._skip: set[int] = set()  # settled or cancelled, and perhaps not removed yet
@@ -207,7 +220,19 @@ class DelayedFeed(LogFeed):
 
     # -- from the cursor --------------------------------------------------------------------------------------------
 
+    def _is_kept(self, event: Event) -> bool:
+        """Whether an event of the log is in the file already: after a crash, when its cursor was not written yet. After
+        a power failure the log may give its position to another event."""
+        shard, sequence = split_position(event.position)
+        kept = self._kept.get(shard)
+        if kept is None:
+            kept = self._kept[shard] = self._files.kept(shard, self.name, self.cursors[shard].floor())
+        return bool(kept) and kept.pop(sequence, None) == identify(_encode(event.attributes))
+
     def _take(self, event: Event) -> bool:
+        if self._is_kept(event):
+            super().ack(event.position)
+            return True
         if self._due_of is None:
             return self._receive(event)
         now = self._clock.now_ns()
