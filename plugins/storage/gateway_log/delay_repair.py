@@ -246,9 +246,12 @@ def _events(connection: sqlite3.Connection, shard: int, lost: list[Lost], *, int
                     gone = found._replace(name=name, sequence=sequence)
                 else:
                     gone = None
+                    good.add((found.name, found.waiting.row.sequence))
                     yield found
         if gone is not None:
             lost.append(gone)
+    # a damaged page may show an event that is kept a second time
+    lost[:] = {(one.name, one.sequence): one for one in lost if (one.name, one.sequence) not in good}.values()
 
 
 def _table(connection: sqlite3.Connection) -> Iterator[tuple[Any, ...]]:
