@@ -36,6 +36,7 @@ triggers:
   shaky: {filter: {type: shaky}, subscriber: "URLshaky"}
   bad: {filter: {type: bad}, subscriber: "URLbad"}
   held: {filter: {type: held}, subscriber: "URLheld", delivery: {max_in_flight: 1}}
+  later: {filter: {type: later}, subscriber: "URLgood", delay: PT1H}
   failing: {filter: {type: failing}, subscriber: "URLfailing", delivery: {retry: 5, backoff_delay_s: 0.01}}
   stuck: {filter: {type: stuck}, subscriber: "URLbad", dead_letter: "URLletters"}
 bridges:
@@ -168,6 +169,7 @@ GAUGES_OF_TRIGGERS = (
     "tidegate_trigger_ready",
     "tidegate_trigger_paused",
     "tidegate_trigger_blocked",
+    "tidegate_trigger_events_delayed",
 )
 
 
@@ -180,6 +182,8 @@ def test_what_is_under_way(rig: Rig) -> None:
     held = rig.until("tidegate_trigger_lag_events", 3, trigger="held")
     held = rig.until("tidegate_trigger_events_waiting", 2, trigger="held")
     assert held("tidegate_trigger_events_in_flight", trigger="held") == 1
+    assert rig.post("later") == 202
+    rig.until("tidegate_trigger_events_delayed", 1, trigger="later")
     rig.release.set()
     after = rig.until("tidegate_trigger_lag_events", 0, trigger="held")
     assert [after(name, trigger="held") for name in GAUGES_OF_TRIGGERS[:2]] == [0, 0]

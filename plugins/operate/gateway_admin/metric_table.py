@@ -308,6 +308,7 @@ METRICS = (
     ),
     _gauge(TRIGGER, "tidegate_trigger_events_in_flight", "in_flight"),
     _gauge(TRIGGER, "tidegate_trigger_events_waiting", "waiting"),
+    _gauge(TRIGGER, "tidegate_trigger_events_delayed", "delayed"),
     _gauge(
         TRIGGER, "tidegate_trigger_lag_events", "lag", "Events in the channel that the trigger has not processed yet."
     ),

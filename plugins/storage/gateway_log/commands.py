@@ -20,7 +20,7 @@ from .options import DATA_DIR, Broker, DataDir, checked, fail, folder_of, table
 from .quarantine_commands import app as quarantine_app
 from .reader import LogReader, shard_file
 from .repair import repair as repair_log
-from .verify import faults
+from .verify import faults, waiting
 from .wal_file import file_bytes
 
 app = typer.Typer(help="Inspect and repair the durable log.", no_args_is_help=True, add_completion=False)
@@ -50,10 +50,14 @@ def info(data_dir: DataDir = DATA_DIR, broker: Broker = "default", as_json: Json
 def verify(data_dir: DataDir = DATA_DIR, broker: Broker = "default", as_json: Json = False) -> None:
     """Check the log's files for faults. Exits with 1 if there are any."""
     found = list(faults(folder_of(data_dir, broker)))
+    waits = waiting(folder_of(data_dir, broker))
     remedy = f"{meta.remedy(folder_of(data_dir, broker))} while the gateway is stopped"
     if as_json:
-        typer.echo(json.dumps({"ok": not found, "faults": found, "remedy": remedy if found else None}))
+        answer = {"ok": not found, "faults": found, "remedy": remedy if found else None, "delayed": waits}
+        typer.echo(json.dumps(answer))
     else:
+        for name, events in waits.items():
+            typer.echo(f"{name}: {events} events wait until they are due")
         for fault in found:
             typer.echo(fault)
         typer.echo(f"{len(found)} faults: restore the log from a backup, or run {remedy}" if found else "no faults")

@@ -21,10 +21,12 @@ import msgspec
 from gateway_core.contract.errors import StartError
 
 from .checksum import checksum
-from .rows import Row
+from .meta import remedy
+from .reader import open_read_only
+from .rows import Row, SafeConnection
 
 FORMAT = 1
-_TABLES = """
+TABLES = """
 CREATE TABLE IF NOT EXISTS events (
   name TEXT NOT NULL,
   sequence INTEGER NOT NULL,
@@ -41,7 +43,9 @@ CREATE TABLE IF NOT EXISTS events (
 CREATE INDEX IF NOT EXISTS ident ON events (name, ident);
 CREATE INDEX IF NOT EXISTS due ON events (name, due_ns, sequence);
 """
-_COLUMNS = "sequence, received_ns, flags, key, attributes, data, due_ns, checksum"
+_COLUMNS = (  # a flipped bit makes bytes a text
+    "sequence, received_ns, flags, CAST(key AS BLOB), CAST(attributes AS BLOB), CAST(data AS BLOB), due_ns, checksum"
+)
 Due = tuple[int, int]
 """When an event is due (Unix time in nanoseconds), and its sequence: the order in which they are delivered."""
 FIRST: Due = (-1, -1)
@@ -77,6 +81,11 @@ def path_of(folder: Path, shard: int) -> Path:
     return folder / f"delayed-{shard:03d}.db"
 
 
+def unfinished_repair(path: Path) -> Path:
+    """Where a repair leaves the new file until it has replaced the old one."""
+    return path.with_name(f"{path.name}.repaired")
+
+
 log = logging.getLogger("tidegate.log")
 _Names = msgspec.defstruct("_Names", [("id", Any, ""), ("eventID", Any, ""), ("source", Any, "")])
 _decode = msgspec.json.Decoder(_Names).decode
@@ -93,43 +102,84 @@ def _ident(id: str, source: str) -> int:
     return crc32(f"{source}\0{id}".encode("utf-8", "surrogatepass"))
 
 
+def identify(attributes: bytes) -> int:
+    """The number by which an event with these attributes is found."""
+    return _ident(*_names(attributes))
+
+
+def total_of(name: str, base: int, row: Row, due_ns: int) -> int:
+    """The checksum of an event that waits for a subscription. Raises `TypeError` if a value has another type."""
+    return checksum(base + row.sequence, *row[1:]) ^ crc32(name.encode()) ^ _fold(due_ns)
+
+
+def _fold(due_ns: int) -> int:
+    return (due_ns ^ due_ns >> 32) & 0xFFFF_FFFF
+
+
+def look(path: Path) -> None:
+    """Raises `StartError` for a file that can't be opened. Changes nothing."""
+    if unfinished_repair(path).exists():
+        raise StartError(f"log: a repair of {path} was interrupted: run {remedy(path.parent)} again")
+    if not path.exists():
+        return
+    try:
+        with closing(open_read_only(path)) as connection:
+            _known(path, connection)
+            connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
+    except (sqlite3.Error, OSError) as e:
+        raise _unusable(path, e) from e
+
+
+def _known(path: Path, connection: sqlite3.Connection) -> int:
+    """The format of a file. Raises `StartError` if it is a newer one."""
+    version = int(connection.execute("PRAGMA user_version").fetchone()[0])
+    if version > FORMAT:
+        raise StartError(f"log: {path} has format {version}, which is newer than this version's {FORMAT}")
+    return version
+
+
+def _unusable(path: Path, error: Exception) -> StartError:
+    return StartError(
+        f"log: {path} can't be used, and events wait in it: {error}; restore it from a backup, or keep what can be read"
+        f" of it with {remedy(path.parent)}"
+    )
+
+
 class DelayFile:
     """One file. `base` is the position of sequence 0. Methods raise `sqlite3.Error`."""
 
     def __init__(self, path: Path, base: int) -> None:
         self.path = path
         self._base = base
+        self._remedy = remedy(path.parent)
+        look(path)
         try:
             os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600))
-            self._connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+            self._connection = sqlite3.connect(
+                path, isolation_level=None, check_same_thread=False, factory=SafeConnection
+            )
             try:
                 self._prepare()
             except BaseException:
                 self._connection.close()
                 raise
         except (sqlite3.Error, OSError) as e:
-            raise StartError(f"log: {path} can't be used, and events wait in it: {e}; restore it from a backup") from e
+            raise _unusable(path, e) from e
 
     def _prepare(self) -> None:
-        version = self._connection.execute("PRAGMA user_version").fetchone()[0]
-        if version > FORMAT:
-            raise StartError(f"log: {self.path} has format {version}, which is newer than this version's {FORMAT}")
+        version = _known(self.path, self._connection)
         if version == 0:
             self._connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
         self._connection.execute("PRAGMA journal_mode = WAL")
         self._connection.execute("PRAGMA synchronous = FULL")  # the cursor moves past what is here
         self._connection.execute("PRAGMA busy_timeout = 10000")
         if version == 0:
-            self._connection.executescript(_TABLES)
+            self._connection.executescript(TABLES)
             self._connection.execute(f"PRAGMA user_version = {FORMAT}")
 
-    def _total(self, row: Row, due_ns: int) -> int:
-        """The checksum of an event that waits."""
-        return checksum(self._base + row.sequence, *row[1:]) ^ due_ns & 0xFFFF_FFFF
-
-    def _intact(self, row: Row, due_ns: int, total: int) -> bool:
+    def _intact(self, name: str, row: Row, due_ns: int, total: int) -> bool:
         try:
-            return self._total(row, due_ns) == total
+            return total_of(name, self._base, row, due_ns) == total
         except TypeError:  # damage leaves other types
             return False
 
@@ -142,7 +192,8 @@ class DelayFile:
         """Keeps events, also in place of those that it has at their sequences: after a power failure the log may give
         a sequence again. Returns how many are new."""
         rows = [
-            (name, r.sequence, due, *r[1:], self._total(r, due), _ident(*_names(r.attributes))) for r, due in waiting
+            (name, r.sequence, due, *r[1:], total_of(name, self._base, r, due), identify(r.attributes))
+            for r, due in waiting
         ]
         with self._connection:
             self._connection.execute("BEGIN IMMEDIATE")
@@ -173,9 +224,10 @@ class DelayFile:
             for *columns, due_ns, total in rows:
                 row = Row(*columns)
                 last = due_ns, row.sequence
-                if not self._intact(row, due_ns, total):
+                if not self._intact(name, row, due_ns, total):
                     log.error(
-                        "%s: event %s that waits for %s is damaged: it is not delivered", self.path, last[1], name
+                        "%s: event %s that waits for %s is damaged: it is not delivered; set it aside with %s",
+                        *(self.path, last[1], name, self._remedy),
                     )
                     continue
                 found.append(Waiting(row, due_ns))
@@ -215,7 +267,7 @@ class DelayFile:
     def hurry(self, name: str, sequences: Sequence[int]) -> None:
         """These events are due now."""
         found = [self.due_ns(name, sequence) for sequence in sequences]
-        changes = [(due & 0xFFFF_FFFF, name, s) for s, due in zip(sequences, found, strict=True) if due is not None]
+        changes = [(_fold(due), name, s) for s, due in zip(sequences, found, strict=True) if due is not None]
         with self._connection:
             self._connection.execute("BEGIN IMMEDIATE")
             self._connection.executemany(

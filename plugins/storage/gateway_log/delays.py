@@ -29,10 +29,11 @@ from gateway_core.contract.event import Event, position_of, split_position
 from gateway_core.contract.interfaces import Filter, Receiver
 from gateway_core.contract.outcome import Outcome, Stage
 
-from .delay_file import FIRST, DelayFile, Due, Step, Waiting, path_of
+from .delay_file import FIRST, DelayFile, Due, Step, Waiting, identify, path_of
 from .feeder import Cursor, LogFeed
+from .meta import remedy
 from .reader import JSON_DATA, TRACE, TRACED, open_read_only, to_event
-from .rows import Row
+from .rows import Row, is_damage
 
 log = logging.getLogger("tidegate.log")
 
@@ -47,6 +48,8 @@ ASK_S = 10.0
 """How long people's questions may block, in seconds."""
 MOST_UNSAVED, MOST_BYTES = 2048, 16 * 1024 * 1024
 """How many events of a subscription, and how many bytes of them, may wait in memory to be kept."""
+MOST_KEPT = 10_000
+"""A crash makes events that were kept come once more; so many of them are recognized."""
 _STEP, _BYTES = 128, 1024 * 1024
 _encode = msgspec.json.Encoder().encode
 
@@ -59,7 +62,7 @@ class DelayFiles:
     """The files of the shards of one worker, used on a thread of their own. `shards` are created on demand."""
 
     def __init__(self, folder: Path, loop: asyncio.AbstractEventLoop) -> None:
-        self._folder = folder
+        self.folder = folder
         self._loop = loop
         self._pool: ThreadPoolExecutor | None = None
         self._files: dict[int, DelayFile] = {}
@@ -68,7 +71,7 @@ class DelayFiles:
     def open(self, shards: Sequence[int]) -> None:
         """Opens those that exist. Raises `StartError`."""
         for shard in shards:
-            if path_of(self._folder, shard).exists():
+            if path_of(self.folder, shard).exists():
                 self.file(shard)
 
     @property
@@ -79,7 +82,7 @@ class DelayFiles:
     def file(self, shard: int) -> DelayFile:
         """The file of a shard, created if it is missing. Raises `StartError`."""
         if (found := self._files.get(shard)) is None:
-            found = self._files[shard] = DelayFile(path_of(self._folder, shard), position_of(shard, 0))
+            found = self._files[shard] = DelayFile(path_of(self.folder, shard), position_of(shard, 0))
         return found
 
     def run(self, work: Callable[[], T], then: Callable[[T | BaseException], None]) -> None:
@@ -101,10 +104,20 @@ class DelayFiles:
         """Whether an event waits, as far as that can be told at once. On the loop."""
         if shard not in self._files:
             return False
-        with suppress(sqlite3.Error), closing(open_read_only(path_of(self._folder, shard))) as connection:
+        with suppress(sqlite3.Error), closing(open_read_only(path_of(self.folder, shard))) as connection:
             query = "SELECT 1 FROM events WHERE name = ? AND sequence = ?"
             return connection.execute(query, (name, sequence)).fetchone() is not None
         return False
+
+    def kept(self, shard: int, name: str, first: int) -> dict[int, int]:
+        """The numbers (`identify`) of the oldest events that wait, by sequence from `first`. On the loop: it blocks
+        for a moment. Empty if they can't be read."""
+        if shard not in self._files:
+            return {}
+        query = f"SELECT sequence, ident FROM events WHERE name = ? AND sequence >= ? LIMIT {MOST_KEPT}"
+        with suppress(sqlite3.Error), closing(open_read_only(path_of(self.folder, shard))) as connection:
+            return dict(connection.execute(query, (name, first)).fetchall())
+        return {}
 
     def count(self, name: str) -> int:
         """How many events wait for a subscription. On the thread."""
@@ -145,8 +158,8 @@ class DelayedFeed(LogFeed):
     """A feed whose events may be due later."""
 
     __slots__ = (
-        "_clock", "_due_of", "_ended", "_files", "_gathering", "_gone", "_out", "_parts", "_receive", "_reject",
-        "_skip", "_stuck", "_timer", "_timer_ns", "_told", "_waiting", "fault",
+        "_clock", "_due_of", "_ended", "_files", "_gathering", "_gone", "_kept", "_out", "_parts", "_receive",
+        "_reject", "_skip", "_stuck", "_timer", "_timer_ns", "_told", "_waiting", "fault",
     )  # fmt: skip
 
     def __init__(
@@ -165,6 +178,7 @@ class DelayedFeed(LogFeed):
         self._files = files
         self._clock = clock
         self._parts: dict[int, _Part] = {}
+        self._kept: dict[int, dict[int, int]] = {}  # by shard, when the feed began, see `_is_kept`
         self._out: set[int] = set()  # positions offered from a file and not settled
         self._gone: list[int] = []  # settled, and to be removed
         self._skip: set[int] = set()  # settled or cancelled, and perhaps not removed yet
@@ -186,6 +200,8 @@ class DelayedFeed(LogFeed):
     def _failed(self, error: BaseException) -> None:
         """Work with the files failed; it is tried again."""
         self.fault = f"events that wait until they are due can't be kept or read: {error}"
+        if is_damage(error):
+            self.fault += f"; repair the file with {remedy(self._files.folder)} while the gateway is stopped"
         now = self._clock.monotonic()
         if now - self._told >= TELL_S:
             self._told = now
@@ -204,7 +220,19 @@ class DelayedFeed(LogFeed):
 
     # -- from the cursor --------------------------------------------------------------------------------------------
 
+    def _is_kept(self, event: Event) -> bool:
+        """Whether an event of the log is in the file already: after a crash, when its cursor was not written yet. After
+        a power failure the log may give its position to another event."""
+        shard, sequence = split_position(event.position)
+        kept = self._kept.get(shard)
+        if kept is None:
+            kept = self._kept[shard] = self._files.kept(shard, self.name, self.cursors[shard].floor())
+        return bool(kept) and kept.pop(sequence, None) == identify(_encode(event.attributes))
+
     def _take(self, event: Event) -> bool:
+        if self._is_kept(event):
+            super().ack(event.position)
+            return True
         if self._due_of is None:
             return self._receive(event)
         now = self._clock.now_ns()

@@ -10,6 +10,7 @@ from gateway_core.contract.errors import StartError
 from gateway_core.contract.private_files import durable_folder, keep_private
 
 from . import meta
+from .delay_file import look, path_of
 from .disk_reserve import DiskReserve
 from .feeder import Tail
 from .reader import LogReader, shards_in
@@ -37,6 +38,7 @@ class LogFolder:
             if shard is None or not shard.damaged:  # a damaged one is not opened
                 _no_folders(*database_files(self.path, number))
             expect_file(self.path, number, shard)
+            look(path_of(self.path, number))
 
     def _mine(self, known: meta.Meta) -> list[int]:
         there = {*shards_in(self.path), *map(int, known.shards)}

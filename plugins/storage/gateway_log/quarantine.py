@@ -2,7 +2,9 @@
 
 A line has `shard`, `first` and `last` (the sequences, both included), `position` of the first, `reason`, `found` (when;
 RFC 3339), `page` (true if the file itself is damaged there) and, if the row could be read as such, `row`: its columns,
-bytes as base64. A line stays after retention has deleted the row; remove a file once it has been handled.
+bytes as base64. Events that waited until they were due (`delay_file.py`) are in `delayed-000.jsonl`: these lines have
+`trigger`, too, and their rows `due_ns`. A line stays after retention has deleted the row; remove a file once it has
+been handled.
 """
 
 from __future__ import annotations
@@ -40,8 +42,9 @@ def quarantine_file(folder: Path, shard: int) -> Path:
 
 def entries(folder: Path) -> Iterator[dict[str, Any]]:
     """All lines of a log, shard by shard; lines that a crash cut short are skipped. Raises `OSError`."""
-    for path in sorted((folder / "quarantine").glob("shard-*.jsonl")):
-        yield from _lines(path)
+    for pattern in ("shard-*.jsonl", "delayed-*.jsonl"):
+        for path in sorted((folder / "quarantine").glob(pattern)):
+            yield from _lines(path)
 
 
 def event_of(entry: dict[str, Any]) -> Event:
@@ -132,21 +135,32 @@ class Quarantine:
         return True
 
     def _write(self, shard: int, found: Unreadable) -> None:
-        path = quarantine_file(self._folder, shard)
-        private_folder(path.parent)
-        line = json.dumps(_entry(shard, found)).encode() + b"\n"
-        descriptor = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        try:
-            size = os.fstat(descriptor).st_size
-            if size and os.pread(descriptor, 1, size - 1) != b"\n":  # cut short by a crash
-                line = b"\n" + line
-            os.write(descriptor, line)
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+        _append(quarantine_file(self._folder, shard), _entry(shard, found, _COLUMNS))
 
 
-def _entry(shard: int, found: Unreadable) -> dict[str, Any]:
+def set_aside(folder: Path, shard: int, trigger: str, found: Unreadable) -> None:
+    """Notes an event that waited for a trigger until it was due and can't be read. `raw` of `found` has `due_ns` before
+    the checksum. Raises `OSError`."""
+    entry = _entry(shard, found, (*_COLUMNS[:6], "due_ns", "checksum"))
+    entry["reason"] = f"{found.reason}; it waited for the trigger {trigger}"
+    _append(folder / "quarantine" / f"delayed-{shard:03d}.jsonl", {**entry, "trigger": trigger})
+
+
+def _append(path: Path, entry: dict[str, Any]) -> None:
+    private_folder(path.parent)
+    line = json.dumps(entry).encode() + b"\n"
+    descriptor = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        size = os.fstat(descriptor).st_size
+        if size and os.pread(descriptor, 1, size - 1) != b"\n":  # cut short by a crash
+            line = b"\n" + line
+        os.write(descriptor, line)
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _entry(shard: int, found: Unreadable, columns: Sequence[str]) -> dict[str, Any]:
     entry = {
         "shard": shard,
         "first": found.first,
@@ -159,7 +173,7 @@ def _entry(shard: int, found: Unreadable) -> dict[str, Any]:
     if found.raw is not None:
         entry["row"] = {
             name: base64.b64encode(value).decode() if isinstance(value, bytes) else value
-            for name, value in zip(_COLUMNS, found.raw, strict=True)
+            for name, value in zip(columns, found.raw, strict=True)
         }
     return entry
 

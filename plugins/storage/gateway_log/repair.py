@@ -17,10 +17,11 @@ from gateway_core.contract.errors import StartError
 from gateway_core.contract.event import position_of
 from gateway_core.contract.private_files import keep_private, open_to_others, sync_directory
 
-from . import damaged_cursors, epochs, given_up, meta, readers, schema
+from . import damaged_cursors, delay_repair, epochs, given_up, meta, readers, schema
 from .checksum import checksum
 from .cursor import CursorChanges, rewind_cursors, saving
 from .damaged_cursors import unfinished_repair
+from .delay_file import delay_files
 from .quarantine import Quarantine
 from .reader import LogReader, described, known_bounds, shard_file, shards_in
 from .rows import Row, Unreadable
@@ -40,7 +41,7 @@ def repair(folder: Path) -> Iterator[str]:
     `sqlite3.Error` if the disk can't be written."""
     stamp = time.strftime("%Y%m%dT%H%M%S", time.gmtime())
     with ExitStack() as held:
-        for shard in shards_in(folder):
+        for shard in sorted({*shards_in(folder), *map(delay_repair.shard_of, delay_files(folder))}):
             held.callback(os.close, lock(folder, shard))
         if open_to_others(folder):
             keep_private(folder)
@@ -51,6 +52,8 @@ def repair(folder: Path) -> Iterator[str]:
             known = meta.Meta()
         for shard in sorted({*shards_in(folder), *map(int, known.shards)}):
             yield from _shard(folder, shard, known.shard(shard), stamp)
+        for path in delay_files(folder):
+            yield from delay_repair.repair(folder, path, stamp)
         yield from readers.repair(folder)
 
 

@@ -12,8 +12,9 @@ from gateway_core.contract.errors import StartError
 from gateway_core.contract.event import position_of
 from gateway_core.contract.private_files import open_to_others
 
-from . import meta
+from . import delay_repair, meta
 from .cursor import load_cursors
+from .delay_file import delay_files
 from .epochs import KEY
 from .key_runs import files_in, run_faults
 from .meta import ShardMeta
@@ -27,8 +28,8 @@ from .wal_file import has_wal
 
 def faults(folder: Path) -> Iterator[str]:
     """One line for each fault of a log: files that are missing, damaged, truncated or outdated, events that are missing
-    or altered, cursors out of range, damaged keys of events (`deduplicate`), files that other users can read. Works
-    while a gateway runs."""
+    or altered, also those that wait until they are due, cursors out of range, damaged keys of events (`deduplicate`),
+    files that other users can read. Works while a gateway runs."""
     try:
         known = meta.read(folder)
     except StartError as e:
@@ -37,6 +38,9 @@ def faults(folder: Path) -> Iterator[str]:
     for shard in sorted({*shards_in(folder), *map(int, known.shards)}):
         for fault in shard_faults(folder, shard, known.shard(shard)):
             yield f"{shard_file(folder, shard).name}: {fault}"
+    for path in delay_files(folder):
+        for fault in delay_repair.faults(path):
+            yield f"{path.name}: {fault}"
     for path in sorted((folder / "readers").glob("*.json")):
         for fault in _reader(folder, path):
             yield f"readers/{path.name}: {fault}"
@@ -47,6 +51,15 @@ def faults(folder: Path) -> Iterator[str]:
                     yield f"{keys.name}/{path.name}: {fault}"
     for path in open_to_others(folder):
         yield f"{path.relative_to(folder)}: other users may read or change it: `chmod go= {path}`"
+
+
+def waiting(folder: Path) -> dict[str, int]:
+    """How many events wait until they are due, by file, of those that can be counted."""
+    found = {}
+    for path in delay_files(folder):
+        with suppress(sqlite3.Error):
+            found[path.name] = delay_repair.count(path)
+    return found
 
 
 def shard_faults(folder: Path, shard: int, known: ShardMeta | None = None) -> Iterator[str]:
