@@ -354,7 +354,7 @@ class Deduplicates(Protocol):
     def deduplicate(self, config: DeduplicateConfig) -> None:
         """Called before `start`, if the config wants it: of accepted events with one key within the window, exactly one
         is stored, whatever fails. The others are accepted as well, and marked (`Event.duplicate`), once the first is in
-        stable storage."""
+        stable storage. Raises `StartError` if it can't do that with this config, or with several workers."""
 
     def append_again(self, events: Sequence[Event], done: Accepted) -> None:
         """`Channel.append` for events that are replayed: they are stored, whether it has them or not."""

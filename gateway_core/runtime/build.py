@@ -151,12 +151,10 @@ class Builder:
             raise StartError(
                 f"{dotted(place)}: the channel `{word}` can't deduplicate; those that can: {', '.join(able) or 'none'}"
             )
-        if self._context.workers > 1:
-            raise StartError(
-                f"{dotted(place)}: it needs a gateway with one worker, because each of several has keys of its own; run"
-                " one, or leave it out"
-            )
-        channel.deduplicate(config)
+        try:
+            channel.deduplicate(config)
+        except StartError as e:
+            raise StartError(f"{dotted(place)}: {e}") from e
 
     def dead_letter(self, name: str) -> tuple[Sink, Sink]:
         """A broker's dead letter, without and with tracing."""

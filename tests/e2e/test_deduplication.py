@@ -107,10 +107,11 @@ def test_where_it_is_impossible_check_says_what_can(tmp_path: Path) -> None:
     )
     found = tidegate("check", str(config), "--data-dir", str(tmp_path / "data"))
     assert found.returncode == 1
-    assert "brokers.default.deduplicate: the channel `kafka` can't deduplicate; those that can: `log`" in found.stdout
+    why = "brokers.default.deduplicate: the channel `kafka` can't deduplicate; those that can: `jetstream`, `log`"
+    assert why in found.stdout
     config.write_text(text)
     assert tidegate("check", str(config), "--data-dir", str(tmp_path / "data")).returncode == 0
-    why = "brokers.default.deduplicate: it needs a gateway with one worker"
+    why = "brokers.default.deduplicate: with the channel `log` it needs a gateway with one worker"
     found = tidegate("check", str(config), "--data-dir", str(tmp_path / "data"), env={"TIDEGATE_WORKERS": "2"})
     assert (found.returncode, why in found.stdout) == (1, True), found.stdout
     command = [sys.executable, "-m", "gateway_core.cli", "run", str(config), "--data-dir", str(tmp_path / "data")]

@@ -98,6 +98,11 @@ class LogChannel:
 
     def deduplicate(self, config: DeduplicateConfig) -> None:
         """See `gateway_core.contract.capabilities.Deduplicates`."""
+        if self._context.workers > 1:
+            raise StartError(
+                "with the channel `log` it needs a gateway with one worker, because each of several has keys of its"
+                " own; run one, or use the channel `jetstream`"
+            )
         self._deduplication = Deduplication(config, self._folder.path)
 
     # -- life -------------------------------------------------------------------------------------------------------
