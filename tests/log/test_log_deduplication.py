@@ -14,11 +14,13 @@ from gateway_log.backup import back_up
 from gateway_log.channel import LogChannel
 from gateway_log.reader import LogReader
 from gateway_log.repair import repair
+from gateway_log.verify import faults
 from gateway_testing import FakeClock
 
 from gateway_core.contract.deduplicate_config import DeduplicateConfig
 from gateway_core.contract.errors import Refused
 from gateway_core.contract.event import Event, split_position
+from tests.command_line import tidegate
 
 pytestmark = [pytest.mark.anyio, pytest.mark.spec("ONCE-01")]
 SMALL = 1000
@@ -111,6 +113,31 @@ async def test_a_run_that_was_torn_by_a_kill_is_made_again(log: Any) -> None:
     newest.write_bytes(newest.read_bytes()[:-100])
     channel = await open_(log)
     assert await put(channel, log.events(400)) == [-n for n in range(1, 401)]
+
+
+@pytest.mark.spec("ONCE-11")
+async def test_damaged_keys_are_found_and_what_a_kill_leaves_is_no_fault(log: Any) -> None:
+    channel = await open_(log)
+    for n in range(0, 900, 50):
+        await put(channel, log.events(50, first=n))
+    assert list(faults(log.folder)) == []  # while it is written
+    await log.stop(channel)
+    assert list(faults(log.folder)) == []
+    files = sorted(p for p in (log.folder / "keys").glob("*.runs") if p.stat().st_size)
+    assert len(files) >= 3
+    path, other, torn = files[0], files[1], files[-1]
+    whole = path.read_bytes()
+    for at in (*range(0, len(whole), 97), len(whole) - 1):
+        path.write_bytes(whole[:at] + bytes([whole[at] ^ 4]) + whole[at + 1 :])
+        (fault,) = faults(log.folder)
+        assert fault.startswith(f"keys/{path.name}: the run at byte ")
+    ran = tidegate("log", "verify", "--data-dir", log.path)
+    assert ran.returncode == 1
+    assert "1 faults: all events are there, but some may be stored again" in ran.stdout
+    path.write_bytes(whole)
+    torn.write_bytes(torn.read_bytes()[:-100])
+    other.write_bytes(other.read_bytes() + bytes(200))
+    assert list(faults(log.folder)) == []
 
 
 async def test_keys_outlive_the_rows_that_retention_deletes(log: Any) -> None:

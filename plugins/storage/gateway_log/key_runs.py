@@ -38,6 +38,7 @@ _FILE = re.compile(r"keys-(\d{6,})\.runs")
 _HEAD = Struct(">4sIQQQQQIII")
 _MAGIC, _DEAD = b"TGK1", b"DEAD"
 _BLOOM = Struct(">4sQQI")
+_PART = 1024 * 1024
 _BLOOM_EACH = 8
 """The filter is written once for so many runs."""
 
@@ -250,6 +251,29 @@ class Generation:
             part = os.pread(self._file, size, run.entries + start * ENTRY)
             for at in range(0, size, ENTRY):
                 yield part[at : at + KEY]
+
+
+def faults_in(path: Path) -> Iterator[str]:
+    """The faults of a generation's file: runs whose checksums don't fit. Works while a gateway writes it: a run that is
+    not complete at its end is none. Raises `OSError`."""
+    with path.open("rb") as file:
+        size, at = os.fstat(file.fileno()).st_size, 0
+        while at + _HEAD.size <= size:
+            head = file.read(_HEAD.size)
+            magic, _, _, _, _, _, _, count, total, own = _HEAD.unpack(head)
+            if magic not in (_MAGIC, _DEAD) or crc32(_MAGIC + head[4:-4]) != own:
+                if any(head):  # a power failure may leave zeros of a run that was not complete
+                    yield f"the run at byte {at} has a damaged header: its keys, and all after them, are lost"
+                return
+            left = count * ENTRY + -(-count // BLOCK) * 4
+            at += _HEAD.size
+            if at + left > size:
+                return
+            start, at, found = at, at + left, 0
+            while left and (part := file.read(min(left, _PART))):
+                left, found = left - len(part), crc32(part, found)
+            if found != total and magic == _MAGIC:
+                yield f"the run at byte {start - _HEAD.size} is damaged: some of its {count} keys may be lost"
 
 
 def _cells(capacity: int) -> array[int]:

@@ -15,6 +15,7 @@ from gateway_core.contract.private_files import open_to_others
 from . import meta
 from .cursor import load_cursors
 from .epochs import KEY
+from .key_runs import FOLDER, faults_in
 from .meta import ShardMeta
 from .quarantine import Quarantine
 from .reader import LogReader, bounds_of, described, open_read_only, shard_file, shards_in
@@ -34,6 +35,8 @@ def faults(folder: Path) -> Iterator[str]:
     for shard in sorted({*shards_in(folder), *map(int, known.shards)}):
         for fault in shard_faults(folder, shard, known.shard(shard)):
             yield f"{shard_file(folder, shard).name}: {fault}"
+    for path in sorted((folder / FOLDER).glob("*.runs")):
+        yield from (f"{FOLDER}/{path.name}: {fault}" for fault in _keys(path))
     for path in sorted((folder / "readers").glob("*.json")):
         for fault in _reader(folder, path):
             yield f"readers/{path.name}: {fault}"
@@ -96,6 +99,15 @@ def _content(
         ends = (*state.pending, state.next if state.next is not None else routed)
         if not all(1 <= end <= following for end in ends):
             yield f"the cursor of {name!r} is not between 1 and {following}"
+
+
+def _keys(path: Path) -> Iterator[str]:
+    try:
+        yield from faults_in(path)
+    except FileNotFoundError:  # the gateway has dropped old keys
+        pass
+    except OSError as e:
+        yield f"can't be read: {e.strerror}"
 
 
 def _reader(folder: Path, path: Path) -> Iterator[str]:
