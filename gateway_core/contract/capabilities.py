@@ -364,6 +364,15 @@ class Deduplicates(Protocol):
 
 
 @runtime_checkable
+class KnowsKeys(Protocol):
+    """A channel that can tell whether an event would be a duplicate (`Deduplicates`)."""
+
+    async def first_of(self, event: Event) -> Repeated | None:
+        """The first with the key of this event, if the event came now; None if it would be stored. Changes nothing. It
+        is not known to differ from one that is no longer there. Raises `StorageError`."""
+
+
+@runtime_checkable
 class Faulty(Protocol):
     """A subscription's feed, or a sink, that can report why it delivers nothing, before an attempt has failed."""
 
