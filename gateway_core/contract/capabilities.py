@@ -358,13 +358,22 @@ class Deduplicates(Protocol):
     def deduplicate(self, config: DeduplicateConfig) -> None:
         """Called before `start`, if the config wants it: of accepted events with one key within the window, exactly one
         is stored, whatever fails. The others are accepted as well, and marked (`Event.duplicate`), once the first is in
-        stable storage."""
+        stable storage. Raises `StartError` if it can't do that with this config, or with several workers."""
 
     def append_again(self, events: Sequence[Event], done: Accepted) -> None:
         """`Channel.append` for events that are replayed: they are stored, whether it has them or not."""
 
     def repeated(self, id: str, source: str | None) -> Sequence[Repeated]:
         """The duplicates with this id (and source) among the newest of this process, oldest first."""
+
+
+@runtime_checkable
+class KnowsKeys(Protocol):
+    """A channel that can tell whether an event would be a duplicate (`Deduplicates`)."""
+
+    async def first_of(self, event: Event) -> Repeated | None:
+        """The first with the key of this event, if the event came now; None if it would be stored. Changes nothing. It
+        is not known to differ from one that is no longer there. Raises `StorageError`."""
 
 
 @runtime_checkable

@@ -151,7 +151,10 @@ class Builder:
             raise StartError(
                 f"{dotted(place)}: the channel `{word}` can't deduplicate; those that can: {', '.join(able) or 'none'}"
             )
-        channel.deduplicate(config)
+        try:
+            channel.deduplicate(config)
+        except StartError as e:
+            raise StartError(f"{dotted(place)}: {e}") from e
 
     def dead_letter(self, name: str) -> tuple[Sink, Sink]:
         """A broker's dead letter, without and with tracing."""

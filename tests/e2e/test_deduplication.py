@@ -45,7 +45,7 @@ def post(gateway: GatewayProcess, *events: dict[str, object]) -> httpx.Response:
     return web.post(gateway.ingress(), headers={"content-type": BATCH}, content=json.dumps(events).encode())
 
 
-@pytest.mark.spec("ONCE-01", "ONCE-02", "ONCE-06")
+@pytest.mark.spec("ONCE-01", "ONCE-02", "ONCE-06", "ONCE-13")
 def test_what_senders_and_operators_see_of_a_duplicate(tmp_path: Path) -> None:
     with Subscriber() as s:
         text = CONFIG.replace("PORT", "0").replace("MORE", "window: 7d, on_conflict: refuse").replace("URL", s.url)
@@ -73,6 +73,16 @@ def test_what_senders_and_operators_see_of_a_duplicate(tmp_path: Path) -> None:
                 lines.count("and was not stored: the first with its key is in the channel of broker default at 0/1")
                 == 2
             )
+            explained = [
+                tidegate("explain", "-", "--data-dir", g.data_dir, text=json.dumps(asked)).stdout
+                for asked in (event(2), event(2, "other"), event(4), event(5))
+            ]
+            said = "a duplicate, not stored again by broker default: the first with its key is at 0/"
+            assert f"{said}2\n" in explained[0]
+            assert f"{said}2, with other content\n" in explained[1]
+            assert f"{said}4\n" in explained[2]
+            assert "duplicate" not in explained[3]
+            assert g.status()["brokers"][0]["duplicates"] == 4
             assert "DUPLICATES" in tidegate("status", "--data-dir", g.data_dir).stdout
             metrics = g.admin("/metrics").text
             assert 'tidegate_broker_events_duplicate_total{broker="default"} 4' in metrics
@@ -107,7 +117,8 @@ def test_where_it_is_impossible_check_says_what_can(tmp_path: Path) -> None:
     )
     found = tidegate("check", str(config), "--data-dir", str(tmp_path / "data"))
     assert found.returncode == 1
-    assert "brokers.default.deduplicate: the channel `kafka` can't deduplicate; those that can: `log`" in found.stdout
+    why = "brokers.default.deduplicate: the channel `kafka` can't deduplicate; those that can: `jetstream`, `log`"
+    assert why in found.stdout
     config.write_text(text)
     for workers in ("1", "2"):
         found = tidegate("check", str(config), "--data-dir", str(tmp_path / "data"), env={"TIDEGATE_WORKERS": workers})

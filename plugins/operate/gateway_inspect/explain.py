@@ -15,18 +15,18 @@ from gateway_access.decisions import Sender, decisions
 from gateway_cloudevents import event_json
 
 from gateway_core.contract.backoff import ceiling_s, wait_s
-from gateway_core.contract.capabilities import Previewing, Reading, pulls
+from gateway_core.contract.capabilities import KnowsKeys, Previewing, Reading, pulls
 from gateway_core.contract.clock import Clock
 from gateway_core.contract.component import BuildContext, ComponentBuilder
 from gateway_core.contract.config_model import DeliveryConfig, GatewayConfig
-from gateway_core.contract.errors import Refused
-from gateway_core.contract.event import PARTITION_BITS, Event, Message
+from gateway_core.contract.errors import Refused, StorageError
+from gateway_core.contract.event import PARTITION_BITS, Event, Message, split_position
 from gateway_core.contract.filters import clause_of, match_all
 from gateway_core.contract.interfaces import Clause, Sink
 from gateway_core.contract.options import redacted
 from gateway_core.contract.replayable import TellsReplays
 from gateway_core.contract.services import GatewayView
-from gateway_core.contract.topology import BridgeView, DeliveryView, Topology, TriggerView
+from gateway_core.contract.topology import BridgeView, BrokerView, DeliveryView, Topology, TriggerView
 
 MOST_RETRIES = 1000
 """The most retries that a plan lists."""
@@ -111,6 +111,40 @@ def explain_text(
         return {"event": _head(event_json.load(text)), "wanted": 0, "refused": refused, "deliveries": [], "others": []}
     access = {} if decide is None else {"access": decide(event, broker)}
     return {**explain(built, event, broker, trigger, again), "refused": None, **access}
+
+
+async def add_duplicates(
+    found: dict[str, Any], text: bytes, built: Topology, broker: str | None, trigger: str | None
+) -> None:
+    """Adds to an explanation of an event in JSON `duplicates`: the brokers (only this one, or that of this trigger, if
+    given) that would not store it again, with the position of the first. Channels that can't tell are left out."""
+    if found["refused"]:
+        return
+    if broker is None and trigger is not None and trigger in built.triggers:
+        broker = built.triggers[trigger].broker.name
+    told = [
+        duplicate
+        for name, view in built.brokers.items()
+        if broker in (None, name) and (duplicate := await _duplicate(name, view, text)) is not None
+    ]
+    if told:
+        found["duplicates"] = told
+
+
+async def _duplicate(name: str, broker: BrokerView, text: bytes) -> dict[str, Any] | None:
+    if not isinstance(broker.channel, KnowsKeys):
+        return None
+    readers = [bound.source for bound in broker.bound_sources if isinstance(bound.source, Reading)]
+    try:
+        first = await broker.channel.first_of(read_event(text, readers[:1]))
+    except Refused:
+        return None
+    except StorageError as e:
+        return {"broker": name, "fault": str(e)}
+    if first is None:
+        return None
+    partition, number = split_position(first.first)
+    return {"broker": name, "first": first.first, "place": f"{partition}/{number}", "differs": first.differs}
 
 
 def deciding(config: GatewayConfig, registry: ComponentBuilder, clock: Clock, sender: Sender | None) -> Decide | None:

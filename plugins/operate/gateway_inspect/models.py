@@ -24,6 +24,9 @@ class Explanation(BaseModel):
     access: list[dict[str, Any]] = []
     """If the question has a sender: for each ingress whether it is let in, and what each entry of `allow` and each
     policy says ("allows", "other senders", "other events")."""
+    duplicates: list[dict[str, Any]] = []
+    """Of a running gateway: the brokers that had the event's key (`deduplicate`), and would not store it again; with
+    the position of the first, and whether its content `differs`."""
 
 
 class EventReport(BaseModel):

@@ -11,7 +11,7 @@ from gateway_api.routes import JSON, Answer, Problem, Request, Route, Text
 from . import models
 from .context import InspectContext
 from .delayed import delayed_routes
-from .explain import again_of, deciding, explain_text, sources_of
+from .explain import add_duplicates, again_of, deciding, explain_text, sources_of
 from .graph.svg import svg
 from .graph.topology import topology
 from .tap.choice import BadFilter, Choice, compile_all
@@ -49,7 +49,7 @@ def inspect_routes(service: InspectContext) -> list[Route]:
     """All of them."""
     gateway = service.gateway
 
-    def explain(request: Request) -> Answer:
+    async def explain(request: Request) -> Answer:
         question = _read(request)
         check_names(gateway.topology, question.broker, question.trigger)
         built = gateway.topology
@@ -59,6 +59,7 @@ def inspect_routes(service: InspectContext) -> list[Route]:
             decide = deciding(gateway.config, gateway.registry, gateway.clock, sender)
             only = question.broker, question.trigger
             found = explain_text(bytes(question.event), built, sources_of(built), *only, decide, again_of(gateway))
+            await add_duplicates(found, bytes(question.event), built, *only)
         except ValueError as e:
             raise Problem(422, str(e)) from e
         except RecursionError:

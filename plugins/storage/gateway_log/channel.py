@@ -63,6 +63,7 @@ REMEMBER_S = 10.0
 """How often the log's progress is recorded outside of its files."""
 RETRY_S = 5.0
 REWIND_S = 10.0
+LOOK_S = 5.0
 LONG_S = 60.0
 """A rate of growth means nothing before the oldest event is this old."""
 PROBE_S = 1.0
@@ -218,6 +219,36 @@ class LogChannel:
     def repeated(self, id: str, source: str | None) -> Sequence[Repeated]:
         """See `gateway_core.contract.capabilities.Deduplicates`."""
         return [] if self._deduplication is None else self._deduplication.repeated(id, source)
+
+    async def first_of(self, event: Event) -> Repeated | None:
+        """See `gateway_core.contract.capabilities.KnowsKeys`."""
+        keys, writer = self._deduplication, self._writer
+        if keys is None or writer is None or not self._taking:
+            return None
+        answer: asyncio.Future[Repeated | StorageError | None] = self._loop.create_future()
+
+        def tell(found: Repeated | StorageError | None) -> None:
+            if not answer.done():
+                answer.set_result(found)
+
+        def look() -> None:
+            found: Repeated | StorageError | None
+            try:
+                found = keys.first_of(event, self._clock.now_ns())
+            except StorageError as e:
+                found = e
+            except (OSError, sqlite3.Error) as e:
+                found = StorageError(f"the keys of duplicates can't be read: {e}")
+            self._loop.call_soon_threadsafe(tell, found)
+
+        writer.put(look)
+        try:
+            found = await asyncio.wait_for(answer, LOOK_S)
+        except TimeoutError:  # the disk is busy, or the gateway stops
+            raise StorageError("the log is busy") from None
+        if isinstance(found, StorageError):
+            raise found
+        return found
 
     def append(self, events: Sequence[Event], done: Accepted, *, again: bool = False) -> None:
         """Writes events to stable storage; calls `done(None)` once all of them are there."""

@@ -267,18 +267,24 @@ class Deduplication:
         first = self._first
         if found.shard == self._main.number and found.sequence >= first:  # of this commit
             at = (found.sequence - first) * KEYED_COLUMNS
-            text, data = rows[at + 4], rows[at + 5]
-        else:
-            row = next(self._reader.read(found.shard, found.sequence, found.sequence + 1), None)
-            if row is None:
-                return True
-            text, data = row.attributes, row.data
-        try:
-            attributes = _decode(text)
-            attributes.pop(TRACE, None)
-            return data != event.data or content_of(attributes) != content_of(event.attributes)
-        except msgspec.MsgspecError:
-            return True
+            return _unlike(event, rows[at + 4], rows[at + 5])
+        row = next(self._reader.read(found.shard, found.sequence, found.sequence + 1), None)
+        return row is None or _unlike(event, row.attributes, row.data)
+
+    def first_of(self, event: Event, now_ns: int) -> Repeated | None:
+        """See `gateway_core.contract.capabilities.KnowsKeys`. Called on the writer's thread. Raises `OSError`,
+        `sqlite3.Error` and `StorageError`."""
+        if (text := self._text_of(event)) is None:
+            return None
+        with self.turn(writes=False):
+            if self._others is not None:
+                self._others.look()
+            found = self._find(blake2b(_encoded(text), digest_size=KEY).digest())
+        if found is None or now_ns // 1_000_000 - found.ms > self._window_ms:
+            return None
+        row = next(self._reader.read(found.shard, found.sequence, found.sequence + 1), None)
+        differs = row is not None and _unlike(event, row.attributes, row.data)
+        return Repeated(now_ns, position_of(found.shard, found.sequence), differs)
 
     def _repeated(self, unit: Any, n: int, event: Event, received_ns: int, found: Known, differs: bool) -> None:
         first = position_of(found.shard, found.sequence)
@@ -362,6 +368,16 @@ class Deduplication:
     def _forgot_ms(self) -> int:
         mine = self._index.forgot_ms
         return mine if self._others is None else max(mine, self._others.forgot_ms)
+
+
+def _unlike(event: Event, text: str | bytes, data: bytes | None) -> bool:
+    """Whether an event has other content than what is stored."""
+    try:
+        attributes = _decode(text)
+    except msgspec.MsgspecError:
+        return True
+    attributes.pop(TRACE, None)
+    return data != event.data or content_of(attributes) != content_of(event.attributes)
 
 
 def _encoded(text: str) -> bytes:

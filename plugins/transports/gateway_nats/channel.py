@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Container, Mapping, Sequence
-from typing import Any, TypeVar
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import anyio
 from anyio.abc import TaskGroup
@@ -18,7 +19,7 @@ from nats.errors import Error as NatsError
 from nats.js import api
 from nats.js.errors import NotFoundError
 
-from gateway_core.contract.capabilities import Found
+from gateway_core.contract.capabilities import Found, Repeated
 from gateway_core.contract.component import BuildContext
 from gateway_core.contract.errors import Overloaded, Refused, StartError, StorageError
 from gateway_core.contract.event import Event, Message
@@ -28,15 +29,19 @@ from gateway_core.contract.replayable import Stretch
 from gateway_core.contract.start_position import LATEST, StartPosition
 
 from . import again
-from .client import Link
+from .client import Link, json_of
 from .config import JetStreamChannelConfig
 from .connect import check_keys
 from .feed import JetStreamFeed
 from .find import find
+from .once import Once
 from .sink import TOO_LARGE, outcome_of, size_of
 from .stored import event_reader, event_writer
 from .streams import ensure_stream
 from .trim import settled_before
+
+if TYPE_CHECKING:
+    from gateway_core.contract.deduplicate_config import DeduplicateConfig
 
 log = logging.getLogger("tidegate.nats")
 _T = TypeVar("_T")
@@ -67,9 +72,14 @@ class JetStreamChannel:
         self._gone: dict[str, JetStreamFeed] = {}  # detached, possibly still leaving
         self._state: api.StreamState | None = None
         self._refused_join: dict[str, StartError] = {}
+        self._once: Once | None = None
         self._open = self._started = False
         self._tasks: TaskGroup
         self._link = Link(options, context.owner, context.clock, self._begin, run=self._watch)
+
+    def deduplicate(self, config: DeduplicateConfig) -> None:
+        """See `gateway_core.contract.capabilities.Deduplicates`. Its window is the stream's duplicate window."""
+        self._once = Once(config, self._options)
 
     # -- life -------------------------------------------------------------------------------------------------------
 
@@ -114,7 +124,8 @@ class JetStreamChannel:
             await self._link.stop()
 
     async def _begin(self) -> None:
-        wanted = self._options.stream_config(self._context.broker)
+        window_s = self._once.window_s if self._once is not None else None
+        wanted = self._options.stream_config(self._context.broker, window_s)
         self._state = (await ensure_stream(self._link.js, self._stream, wanted)).state
 
     async def _watch(self) -> None:
@@ -138,7 +149,15 @@ class JetStreamChannel:
 
     # -- appends ----------------------------------------------------------------------------------------------------
 
-    def append(self, events: Sequence[Event], done: Accepted) -> None:
+    def append_again(self, events: Sequence[Event], done: Accepted) -> None:
+        """See `gateway_core.contract.capabilities.Deduplicates`."""
+        self.append(events, done, again=True)
+
+    def repeated(self, id: str, source: str | None) -> Sequence[Repeated]:
+        """See `gateway_core.contract.capabilities.Deduplicates`."""
+        return [] if self._once is None else self._once.known(id, source)
+
+    def append(self, events: Sequence[Event], done: Accepted, *, again: bool = False) -> None:
         """Writes events as messages; calls `done(None)` once the stream has stored all of them."""
         link = self._link
         if link.queued_bytes >= self._options.max_queue_bytes or link.waiting >= MAX_WAITING:
@@ -160,6 +179,13 @@ class JetStreamChannel:
             done(Refused(f"a message has {too_large} bytes; NATS accepts {most} (max_payload)", status=413))
             return
         appending = _Append(self, len(messages), done)
+        if self._once is not None and not again:
+            for event, (payload, headers) in zip(events, messages, strict=True):
+                if (name := self._once.message_id(event)) is not None:
+                    headers["Nats-Msg-Id"] = name
+                answered = partial(appending.answered, self._once, event)
+                link.request(self._subject, payload, headers, APPEND_S, answered)
+            return
         for payload, headers in messages:
             link.request(self._subject, payload, headers, APPEND_S, appending)
 
@@ -255,6 +281,8 @@ class JetStreamChannel:
             "stream": self._stream,
             "consumers": {feed.consumer: {"lag": feed.lag(), "error": feed.fault} for feed in self._feeds.values()},
         }
+        if self._once is not None:
+            found["deduplication"] = self._once.info()
         if (state := self._state) is not None:
             found |= {
                 "events": state.messages,
@@ -268,7 +296,7 @@ class JetStreamChannel:
 class _Append:
     """Collects the answers to messages that were appended together."""
 
-    __slots__ = ("_channel", "_done", "_left", "_never", "_size", "_why")
+    __slots__ = ("_channel", "_done", "_left", "_never", "_repeated", "_size", "_why")
 
     def __init__(self, channel: JetStreamChannel, size: int, done: Accepted) -> None:
         self._channel = channel
@@ -276,6 +304,15 @@ class _Append:
         self._done = done
         self._why = ""
         self._never = False
+        self._repeated: list[tuple[Once, Event, int]] = []
+
+    def answered(self, once: Once, event: Event, answer: Msg | None, why: str) -> None:
+        """As `__call__`, for an event that the stream may have had."""
+        if answer is not None and b'"duplicate"' in answer.data:
+            ack = json_of(answer.data)
+            if ack.get("duplicate") is True and "error" not in ack:
+                self._repeated.append((once, event, ack["seq"]))
+        self(answer, why)
 
     def __call__(self, answer: Msg | None, why: str) -> None:
         outcome = outcome_of(answer, why, TOO_LARGE)
@@ -287,7 +324,9 @@ class _Append:
             return
         channel = self._channel
         if not self._why:
-            channel.appended += self._size
+            channel.appended += self._size - len(self._repeated)
+            for once, event, sequence in self._repeated:
+                once.repeated(event, sequence)
             self._done(None)
             return
         channel.failed += self._size

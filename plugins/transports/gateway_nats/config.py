@@ -229,8 +229,8 @@ class JetStreamChannelConfig(ConnectionCheck):
         """The consumer of a trigger of this broker."""
         return name_from(self.consumer_prefix, trigger)
 
-    def stream_config(self, broker: str) -> StreamConfig:
-        """The stream as it must be."""
+    def stream_config(self, broker: str, duplicates_s: float | None = None) -> StreamConfig:
+        """The stream as it must be, with this duplicate window if the broker deduplicates."""
         given = {name: getattr(self, name) for name in ("storage", "replicas", "max_age_s", "max_bytes")}
         known = {name: value for name, value in given.items() if value is not None}
-        return StreamConfig(subjects=[self.subject_of(broker)], **known)
+        return StreamConfig(subjects=[self.subject_of(broker)], duplicates_s=duplicates_s, **known)

@@ -48,5 +48,5 @@ CHANNEL = Guarantees(
     binding=_BINDING,
     modes=("binary", "structured"),
     credentials=_CREDENTIALS,
-    deduplicates="no",
+    deduplicates="yes",
 )

@@ -139,6 +139,8 @@ def as_lines(document: Mapping[str, Any]) -> Iterator[str]:
         return
     for decision in document.get("access", ()):
         yield from access_lines(decision)
+    for duplicate in document.get("duplicates", ()):
+        yield f"  {_duplicate(duplicate)}"
     if not document["wanted"]:
         others = document.get("others", [])
         yield f"  wanted only by others: {', '.join(others)}" if others else "  nobody wants it"
@@ -149,6 +151,16 @@ def as_lines(document: Mapping[str, Any]) -> Iterator[str]:
         if delivery["matched"]:
             yield from (f"  {line}" for line in _delivery(delivery))
         yield from (f"  {text}" for text in delivery.get("replays", ()))
+
+
+def _duplicate(duplicate: Mapping[str, Any]) -> str:
+    if fault := duplicate.get("fault"):
+        return f"whether broker {duplicate['broker']} has it already is not known: {fault}"
+    content = ", with other content" if duplicate["differs"] else ""
+    return (
+        f"a duplicate, not stored again by broker {duplicate['broker']}: the first with its key is at"
+        f" {duplicate['place']}{content}"
+    )
 
 
 _VERDICTS = {"allows": "allows it", "other senders": "is about other senders", "other events": "is about other events"}
