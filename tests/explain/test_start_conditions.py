@@ -377,6 +377,7 @@ SAID_ELSEWHERE = {
     "gateway_log/starts.py": "a shard that can't be read",
     "gateway_nats/channel.py": "a check of the config, and the server",
     "gateway_nats/connect.py": "`of_components`",
+    "gateway_nats/once.py": "a check of the config, and the server",
     "gateway_oidc/issuer.py": "`of_components`: files of keys and certificates",
     "gateway_pull/listener.py": "a check of the config: one address, two options",
     "gateway_pull/sink.py": "`of_components`",

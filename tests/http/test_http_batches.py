@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -182,6 +183,27 @@ async def test_a_subscriber_that_is_too_busy_splits_nothing(answer: Any, tmp_pat
             await put(parts, *(event(n) for n in range(20)))
             await until(lambda: status().dead_lettered == 20)
     assert {letter.attributes["tidegateattempts"] for letter in parts.letters.sent} == {4}
+
+
+@pytest.mark.spec("BATCH-03")
+@pytest.mark.parametrize("code", [429, 503])
+async def test_a_batch_waits_as_long_as_its_response_asks(code: int, tmp_path: Path) -> None:
+    parts, free_at = Parts(), 0.0
+
+    def decide(request: Received) -> int | tuple[int, dict[str, str], bytes]:
+        nonlocal free_at
+        now = time.monotonic()
+        free_at = free_at or now + 0.9
+        return (code, {"retry-after": "1"}, b"") if now < free_at else 204
+
+    with Subscriber(decide=decide) as subscriber:
+        # one retry: an event that comes back too early goes to the dead letter
+        delivery = {"retry": 1, "backoff": "linear", "backoff_delay_s": 0.001}
+        async with gateway(parts, subscriber.url, tmp_path, {"max_events": 20, "wait": 5}, delivery) as status:
+            await put(parts, *(event(n) for n in range(20)))
+            await until(lambda: status().delivered + status().dead_lettered == 20)
+            assert (status().delivered, status().attempts, status().retried) == (20, 40, 20)
+    assert [len(ids(request)) for request in subscriber.requests] == [20, 20]
 
 
 @pytest.mark.spec("BATCH-04")

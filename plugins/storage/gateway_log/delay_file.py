@@ -227,7 +227,10 @@ class DelayFile:
                 if not self._intact(name, row, due_ns, total):
                     log.error(
                         "%s: event %s that waits for %s is damaged: it is not delivered; set it aside with %s",
-                        *(self.path, last[1], name, self._remedy),
+                        self.path,
+                        last[1],
+                        name,
+                        self._remedy,
                     )
                     continue
                 found.append(Waiting(row, due_ns))

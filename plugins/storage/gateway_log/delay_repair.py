@@ -1,6 +1,6 @@
 """Checks and repairs the files of waiting events (`delay_file.py`).
 
-Each of them has its tables from the moment of its creation, so its first page can be made anew if it is damaged. An
+Each of them has its tables from the moment of its creation, so its first page can be rebuilt if it is damaged. An
 event that can't be read any more is named by the indexes, which lie on other pages.
 """
 

@@ -49,7 +49,7 @@ ASK_S = 10.0
 MOST_UNSAVED, MOST_BYTES = 2048, 16 * 1024 * 1024
 """How many events of a subscription, and how many bytes of them, may wait in memory to be kept."""
 MOST_KEPT = 10_000
-"""A crash makes events that were kept come once more; so many of them are recognized."""
+"""After a crash the log offers events again that were kept; so many of them are recognized."""
 _STEP, _BYTES = 128, 1024 * 1024
 _encode = msgspec.json.Encoder().encode
 

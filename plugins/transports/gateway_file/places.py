@@ -12,7 +12,8 @@ from gateway_core.contract.data_folder import LOCK
 from gateway_core.contract.errors import StartError
 from gateway_core.contract.files import folder_fault
 
-KEPT = frozenset({"log", "applied", "audit", "spark", "mqtt", "kafka", "names.json", "schedule", "gateway.json", LOCK})
+_FILES = ("names.json", "gateway.json", LOCK)
+KEPT = frozenset({"log", "applied", "audit", "spark", "mqtt", "kafka", "schedule", "replay", "started-late", *_FILES})
 """What a gateway itself keeps in its data directory; and all that begins with `admin.`. `dead-letter/` and `files/` are
 for lines."""
 
