@@ -214,7 +214,8 @@ class DelayedFeed(LogFeed):
             self._failed(found)
             self._clock.call_later(RETRY_S, self.begin)
             return
-        self._waiting += found
+        # not added: the files are used one job after another, and what was kept before this one has been counted
+        self._waiting = found
         for shard in self._parts:
             self._look(shard)
 
