@@ -16,7 +16,7 @@ BUILT := $(READY)
 endif
 PYTEST := $(TESTED)/python -m pytest --durations 10 --durations-min 1
 # more workers than cores, for many tests wait; tests that share a fixture in one worker, and in the order of tests/conftest.py: what takes long begins first
-SPREAD := $(PYTEST) -n 7 --dist loadgroup --no-loadscope-reorder
+SPREAD := $(PYTEST) -n 6 --dist loadgroup --no-loadscope-reorder
 ALL := --hypothesis-profile all
 # Options of the command that a target runs: make demo ARGS="--events 100000 --keep"
 ARGS ?=

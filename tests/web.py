@@ -12,7 +12,7 @@ LIMIT_S = 60.0
 
 def request(method: str, url: str, **options: Any) -> httpx.Response:
     """`httpx.request` with its options; so are the others, which name the method."""
-    return httpx.request(method, url, **{"timeout": LIMIT_S, **options})
+    return httpx.request(method, url, **_with_defaults(url, options))
 
 
 def get(url: str, **options: Any) -> httpx.Response:
@@ -45,7 +45,7 @@ def head(url: str, **options: Any) -> httpx.Response:
 
 def stream(method: str, url: str, **options: Any) -> AbstractContextManager[httpx.Response]:
     """`httpx.stream` with its options."""
-    return httpx.stream(method, url, **{"timeout": LIMIT_S, **options})
+    return httpx.stream(method, url, **_with_defaults(url, options))
 
 
 def client(**options: Any) -> httpx.Client:
@@ -56,3 +56,9 @@ def client(**options: Any) -> httpx.Client:
 def async_client(**options: Any) -> httpx.AsyncClient:
     """`httpx.AsyncClient` with its options."""
     return httpx.AsyncClient(**{"timeout": LIMIT_S, **options})
+
+
+def _with_defaults(url: str, options: dict[str, Any]) -> dict[str, Any]:
+    """Over plain HTTP, httpx need not load all trusted authorities: that takes 25 ms each time."""
+    plain = {"verify": False} if url.startswith("http://") else {}
+    return {"timeout": LIMIT_S, **plain, **options}
