@@ -70,7 +70,7 @@ def test_what_fails_again_is_in_the_dead_letter_of_the_trigger(tmp_path: Path) -
         for result in ("delivered", "given_up"):
             labels = f'{{trigger="one",broker="default",result="{result}"}}'
             assert f"tidegate_trigger_events_replayed_total{labels} 5\n" in measured
-        assert 'tidegate_replays_active{of="events"} 0\n' in measured
+        g.wait_until(lambda: 'tidegate_replays_active{of="events"} 0\n' in g.admin("/metrics").text, what="its end")
         assert 'tidegate_replays_failed_total{of="dead_letters"} 0\n' in measured
         assert lab.tidegate("dlq", "replay", "--all", "--data-dir", g.data_dir).returncode == 1
         assert 'tidegate_replays_failed_total{of="dead_letters"} 1\n' in g.admin("/metrics").text
