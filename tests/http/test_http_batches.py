@@ -185,6 +185,7 @@ async def test_a_subscriber_that_is_too_busy_splits_nothing(answer: Any, tmp_pat
     assert {letter.attributes["tidegateattempts"] for letter in parts.letters.sent} == {4}
 
 
+@pytest.mark.slow
 @pytest.mark.spec("BATCH-03")
 @pytest.mark.parametrize("code", [429, 503])
 async def test_a_batch_waits_as_long_as_its_response_asks(code: int, tmp_path: Path) -> None:
