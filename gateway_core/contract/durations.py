@@ -65,7 +65,7 @@ def _seconds(value: Any) -> Any:
     return duration_ns(value.strip()) / 1e9
 
 
-AS_SECONDS = BeforeValidator(_seconds)
+AS_SECONDS = BeforeValidator(_seconds, json_schema_input_type=float | str)
 """Makes of an option's text its seconds; numbers stay."""
 Duration = Annotated[float, AS_SECONDS, Field(ge=0, allow_inf_nan=False)]
 """The type of an option: seconds as a number, or a text."""
