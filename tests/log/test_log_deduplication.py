@@ -20,6 +20,7 @@ from gateway_testing import FakeClock
 from gateway_core.contract.deduplicate_config import DeduplicateConfig
 from gateway_core.contract.errors import Refused
 from gateway_core.contract.event import Event, split_position
+from tests.command_line import tidegate
 
 pytestmark = [pytest.mark.anyio, pytest.mark.spec("ONCE-01")]
 SMALL = 1000
@@ -337,3 +338,9 @@ async def test_verify_reads_the_keys_on_disk(log: Any) -> None:
     file.write_bytes(bytes([intact[0] ^ 1]) + intact[1:])
     [fault] = faults(log.folder)
     assert fault == "keys/keys-000001.runs: is damaged at byte 0: the keys from there on are not known"
+    ran = tidegate("log", "verify", "--data-dir", log.path)
+    assert (ran.returncode, "all events are there" in ran.stdout) == (1, True)
+    (log.folder / "keys.lock").touch()
+    (log.folder / "keys.lock").chmod(0o644)
+    ran = tidegate("log", "verify", "--data-dir", log.path)
+    assert (ran.returncode, "all events are there" in ran.stdout) == (1, False)

@@ -16,8 +16,8 @@ from gateway_core.contract.errors import StartError
 
 from . import meta
 from .export import events, line_of
-from .key_runs import FOLDER as KEYS
 from .options import DATA_DIR, Broker, DataDir, checked, fail, folder_of, table
+from .other_keys import is_key_folder
 from .quarantine_commands import app as quarantine_app
 from .reader import LogReader, shard_file
 from .repair import repair as repair_log
@@ -54,7 +54,7 @@ def verify(data_dir: DataDir = DATA_DIR, broker: Broker = "default", as_json: Js
     waits = waiting(folder_of(data_dir, broker))
     remedy = f"{meta.remedy(folder_of(data_dir, broker))} while the gateway is stopped"
     told = f"restore the log from a backup, or run {remedy}"
-    if all(fault.startswith(KEYS) for fault in found):  # `repair` can't make keys again
+    if all(is_key_folder(fault.partition("/")[0]) for fault in found):  # `repair` can't make keys again
         remedy = told = "all events are there, but some may be stored again if they are sent again"
     if as_json:
         answer = {"ok": not found, "faults": found, "remedy": remedy if found else None, "delayed": waits}
