@@ -21,6 +21,7 @@ from gateway_core.contract.private_files import sync_directory
 from .delay_file import DELAY_FILE, FORMAT, TABLES, DelayFile, Waiting, identify, total_of, unfinished_repair
 from .quarantine import set_aside
 from .reader import open_read_only
+from .repaired_file import put_in_place, remove
 from .rows import Row, Unreadable, is_damage
 from .wal_file import has_wal
 
@@ -110,7 +111,7 @@ def repair(folder: Path, path: Path, stamp: str) -> Iterator[str]:
     lost: list[Lost] = []
     unsure = False
     kept = 0
-    _remove(new)
+    remove(new)
     try:
         _copy(path, source)
         target = DelayFile(new, position_of(shard, 0))
@@ -127,7 +128,7 @@ def repair(folder: Path, path: Path, stamp: str) -> Iterator[str]:
         finally:
             target.close()
     finally:
-        _remove(source)
+        remove(source)
     for one in lost:
         set_aside(folder, shard, one.name, Unreadable(one.sequence, one.sequence, one.reason, one.page, one.raw))
     os.replace(new, unfinished_repair(path))
@@ -320,7 +321,7 @@ def _chunks(kept: Iterator[_Kept]) -> Iterator[tuple[str, list[Waiting]]]:
 def _copy(path: Path, target: Path) -> None:
     """Copies a file with a new first page."""
     page, _ = _template()
-    _remove(target)
+    remove(target)
     shutil.copyfile(path, target)
     os.chmod(target, 0o600)
     wal = Path(f"{path}-wal")
@@ -335,19 +336,6 @@ def _copy(path: Path, target: Path) -> None:
 
 def _replace(path: Path, stamp: str) -> Path:
     """Replaces the old file by the new one."""
-    aside = path.with_name(f"{path.name}.damaged-{stamp}")
-    with suppress(FileNotFoundError):
-        os.rename(f"{path}-wal", f"{aside}-wal")  # SQLite would apply it to the new file
-    with suppress(FileNotFoundError):
-        os.unlink(f"{path}-shm")
-    with suppress(FileNotFoundError):
-        os.link(path, aside)
-    os.replace(unfinished_repair(path), path)
+    aside = put_in_place(unfinished_repair(path), path, stamp)
     sync_directory(path.parent)
     return aside
-
-
-def _remove(path: Path) -> None:
-    for suffix in ("", "-wal", "-shm", "-journal"):
-        with suppress(FileNotFoundError):
-            os.unlink(f"{path}{suffix}")

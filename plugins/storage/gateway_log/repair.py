@@ -24,6 +24,7 @@ from .damaged_cursors import unfinished_repair
 from .delay_file import delay_files
 from .quarantine import Quarantine
 from .reader import LogReader, described, known_bounds, shard_file, shards_in
+from .repaired_file import put_in_place, remove
 from .rows import Row, Unreadable
 from .schema import open_shard
 from .shard import lock
@@ -91,7 +92,7 @@ def _salvage(folder: Path, shard: int, stamp: str) -> Iterator[str]:
     lost: list[Unreadable] = []
     quarantine = Quarantine(folder, [shard], lambda _, found: None)
     new = folder / f"{path.name}.repairing"
-    _remove(new)
+    remove(new)
     first, following = known_bounds(folder, shard)
     routed, found, cursors_lost = damaged_cursors.load(folder, shard, first)
     wrong = rewind_cursors(found, routed, first, following)
@@ -163,15 +164,7 @@ def _copy_kept_keys(reader: LogReader, shard: int, target: sqlite3.Connection) -
 
 def _replace(folder: Path, shard: int, stamp: str) -> Path:
     """Replaces the old file by the new one."""
-    path = shard_file(folder, shard)
-    aside = path.with_name(f"{path.name}.damaged-{stamp}")
-    with suppress(FileNotFoundError):
-        os.rename(f"{path}-wal", f"{aside}-wal")  # SQLite would apply it to the new file
-    with suppress(FileNotFoundError):
-        os.unlink(f"{path}-shm")
-    with suppress(FileNotFoundError):
-        os.link(path, aside)
-    os.replace(unfinished_repair(folder, shard), path)
+    aside = put_in_place(unfinished_repair(folder, shard), shard_file(folder, shard), stamp)
     with suppress(FileNotFoundError):
         damaged_cursors.cursors_file(folder, shard).unlink()
     sync_directory(folder)
@@ -194,9 +187,3 @@ def _note(folder: Path, shard: int, first: int, following: int, *, lost: bool) -
         known.shards[str(shard)].cursors_lost = known.shards[str(shard)].cursors_lost or lost
 
     meta.change(folder, note)
-
-
-def _remove(path: Path) -> None:
-    for suffix in ("", "-wal", "-shm"):
-        with suppress(FileNotFoundError):
-            os.unlink(f"{path}{suffix}")
