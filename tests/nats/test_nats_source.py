@@ -71,6 +71,13 @@ async def left(js: JetStreamContext, kit: NatsKit) -> tuple[int | None, int | No
     return info.num_ack_pending, info.num_pending
 
 
+async def acknowledged(js: JetStreamContext, kit: NatsKit) -> None:
+    """The server has all acknowledgements; the source has settled its events before that."""
+    with anyio.fail_after(10):
+        while await left(js, kit) != (0, 0):  # noqa: ASYNC110 - the server says it only when asked
+            await anyio.sleep(0.01)
+
+
 async def refused(source: Source) -> str:
     """The fault with which the source does not start."""
     async with anyio.create_task_group() as tasks:
@@ -153,7 +160,7 @@ async def test_a_consumer_deleted_after_a_crash_goes_on_at_what_is_acknowledged(
             async with running(crashing, before):
                 await publish(js, f"{kit.name}.in", "1", "2")
                 await until(lambda: ids(before.safe) == ["1", "2"], "two events")
-                await until(lambda: crashing.info()["lag"] == 0, "their acknowledgement")
+                await acknowledged(js, kit)
                 before.hold = True
                 await publish(js, f"{kit.name}.in", "3", "4", "5")
                 await until(lambda: crashing.info()["lag"] == 3, "three events in flight")
@@ -192,9 +199,7 @@ async def test_a_deleted_consumer_repeats_nothing_of_many(kit: NatsKit) -> None:
         await js.delete_consumer(kit.name, "its")
         await publish(js, f"{kit.name}.in", "last")
         await until(lambda: "last" in ids(intake.safe), "what came while there was no consumer")
-        with anyio.fail_after(10):  # the source has settled them before the server has their acknowledgements
-            while await left(js, kit) != (0, 0):  # noqa: ASYNC110 - the server says it only when asked
-                await anyio.sleep(0.01)
+        await acknowledged(js, kit)
     assert ids(intake.safe) == [*names, "last"]
 
 
