@@ -20,14 +20,18 @@ def shared(tmp_path_factory: pytest.TempPathFactory, processes: None) -> Iterato
         yield found
 
 
-def test_each_page_is_accessible_and_fits(page: Page, shared: Lab) -> None:
-    for path in [*places(shared), "/login"]:
+@pytest.mark.parametrize(
+    "themes", [1, pytest.param(2, marks=pytest.mark.area(name="console"))], ids=["one theme each", "both themes"]
+)
+def test_each_page_is_accessible_and_fits(page: Page, shared: Lab, themes: int) -> None:
+    for number, path in enumerate([*places(shared), "/login"]):
         if path == "/login":
             page.context.clear_cookies()  # it would lead away who is logged in
         page.set_viewport_size(WIDE)  # type: ignore[arg-type]
-        page.emulate_media(color_scheme="light")
+        order = ("light", "dark") if number % 2 else ("dark", "light")
+        page.emulate_media(color_scheme=order[0])  # type: ignore[arg-type]
         page.goto(f"{shared.url}{path}")
-        for theme in ("light", "dark"):
+        for theme in order[:themes]:
             page.emulate_media(color_scheme=theme)  # type: ignore[arg-type]
             expect(page.locator("html")).to_have_attribute("data-theme", theme)
             assert violations(page) == [], (path, theme)

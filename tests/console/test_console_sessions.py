@@ -38,7 +38,7 @@ operators:
 """
 
 
-SCRIPT: list[str] = []
+SCRIPT: dict[str, str] = {}
 
 
 @pytest.fixture(scope="module")
@@ -47,7 +47,7 @@ def guarded(tmp_path_factory: pytest.TempPathFactory, processes: None) -> Iterat
     folder = tmp_path_factory.mktemp("guarded")
     set_password(folder / "users.json", "anna", hash_of(b"secret of anna"))
     add_key(folder / "keys.json", "first")
-    SCRIPT.append(add_key(folder / "scripts.json", "script")[1])
+    SCRIPT["key"] = add_key(folder / "scripts.json", "script")[1]
     with lab(folder, CONFIG + OPERATORS, ("--admin-hosts", "https://gateway.example")) as found:
         yield found
 
@@ -197,13 +197,13 @@ def test_a_login_leads_back_to_the_page_and_what_it_asks_for(guarded: Lab) -> No
 
 
 def test_a_key_with_a_header_of_its_own_logs_in_and_makes_links(guarded: Lab) -> None:
-    with session(guarded, token=SCRIPT[0]) as client, session(guarded) as other, session(guarded) as third:
+    with session(guarded, token=SCRIPT["key"]) as client, session(guarded) as other, session(guarded) as third:
         assert 'title="operator"' in client.get("/console").text
         assert other.get(link(client)).status_code == 303
         assert 'title="operator"' in other.get("/console").text
-        made = third.post("/api/v1/console/link", headers={"x-script": SCRIPT[0]}).raise_for_status().json()
+        made = third.post("/api/v1/console/link", headers={"x-script": SCRIPT["key"]}).raise_for_status().json()
         assert third.get(made["path"]).status_code == 303
-        assert third.post("/console/login", data={"token": SCRIPT[0][:-1] + "!"}).status_code == 401
+        assert third.post("/console/login", data={"token": SCRIPT["key"][:-1] + "!"}).status_code == 401
 
 
 def test_no_page_of_another_site_begins_a_session_with_its_link(browser: Browser, guarded: Lab) -> None:
@@ -226,7 +226,7 @@ def test_no_page_of_another_site_begins_a_session_with_its_link(browser: Browser
 
 
 def test_a_hidden_attribute_can_not_be_guessed_by_an_expression(guarded: Lab) -> None:
-    with session(guarded, token=guarded.token("viewer")) as viewer, session(guarded, token=SCRIPT[0]) as operator:
+    with session(guarded, token=guarded.token("viewer")) as viewer, session(guarded, token=SCRIPT["key"]) as operator:
         for text in ("card=4*", "EXISTS card", "LEFT(Card, 1) = '4'", "type = 'a' AND (card LIKE '4%')"):
             refused = viewer.get("/console/live/tap", params={"filter": text})
             assert (refused.status_code, "hidden from you" in refused.text) == (422, True)

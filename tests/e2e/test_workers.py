@@ -130,7 +130,7 @@ def lags(gateway: GatewayProcess, section: str) -> list[int]:
 
 
 @pytest.mark.spec("SAFE-06")
-@pytest.mark.parametrize("text", [BROKER, BRIDGE], ids=["broker", "bridge"])
+@pytest.mark.parametrize("text", [BROKER, pytest.param(BRIDGE, marks=pytest.mark.full)], ids=["broker", "bridge"])
 @pytest.mark.usefixtures("processes")
 def test_a_source_that_fetches_runs_in_one_worker_and_moves_when_that_one_dies(tmp_path: Path, text: str) -> None:
     with Subscriber() as s, start(tmp_path, text, s.url) as gateway:

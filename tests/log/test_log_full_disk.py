@@ -129,8 +129,8 @@ def test_a_disk_that_the_log_filled_recovers_by_itself(disk: Path, tmp_path: Pat
     ):
         flow.start(gateway.ingress())
         try:
-            # 80 MB through a disk of 30 MB
-            gateway.wait_until(lambda: len(flow.accepted) >= 2_000, 200, "2,000 accepted events")
+            # 48 MB through a disk of 30 MB
+            gateway.wait_until(lambda: len(flow.accepted) >= 1_200, 200, "1,200 accepted events")
         finally:
             flow.stop()
         gateway.wait_until(gateway.drained, 60, "the deliveries")

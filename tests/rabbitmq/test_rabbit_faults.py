@@ -55,6 +55,7 @@ async def thread(call: Callable[..., Any], *args: Any) -> Any:
 # -- the server is killed -----------------------------------------------------------------------------------------
 
 
+@pytest.mark.area(name="rabbitmq_faults")
 @pytest.mark.spec("RQ-06")
 async def test_a_killed_server_loses_nothing(own_rabbitmq: RabbitMq, lab: Lab, kit: Kit, name: str) -> None:
     """kill -9 while events are on their way: all that were confirmed are read, whatever the source had acknowledged."""

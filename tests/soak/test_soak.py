@@ -55,6 +55,7 @@ def run(folder: Path, seconds: float, **more: Any) -> tuple[int, dict[str, Any]]
     return code, figures
 
 
+@pytest.mark.area(name="soak")
 @pytest.mark.usefixtures("processes")
 def test_a_short_soak_loses_nothing(tmp_path: Path) -> None:
     code, figures = run(tmp_path, 9, only=SOME)

@@ -147,6 +147,7 @@ async def test_a_missing_table_is_restored_or_filled_again_or_begun_as_the_messa
         assert place.ids(format) == [*range(COUNT + 1, COUNT + 6)]
 
 
+@pytest.mark.area(name="spark_more")
 async def test_deleting_the_checkpoint_alone_fills_the_table_and_says_what_is_there_twice(
     spark: Any, tmp_path: Path
 ) -> None:

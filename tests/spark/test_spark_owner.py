@@ -72,6 +72,7 @@ def test_a_renamed_trigger_continues_its_table_only_if_told_and_has_each_event_o
     assert queries.ids(old, refused) == [2, 5, 7]
 
 
+@pytest.mark.area(name="spark_more")
 @formats
 def test_a_take_over_that_fails_before_its_first_batch_begins_again(queries: Queries, format: str) -> None:
     old = queries.job("old", format=format, partition_by=["type"])
@@ -96,7 +97,13 @@ def test_a_take_over_that_fails_before_its_first_batch_begins_again(queries: Que
 
 
 @formats
-@pytest.mark.parametrize("schema", [{"*": "n INT"}, {}], ids=["with a schema", "without"])
+@pytest.mark.parametrize(
+    "schema",
+    [
+        pytest.param({"*": "n INT"}, id="with a schema"),
+        pytest.param({}, id="without", marks=pytest.mark.area(name="spark_more")),
+    ],
+)
 def test_a_query_stops_at_its_next_batch_once_another_has_its_table(
     queries: Queries, format: str, schema: dict[str, str]
 ) -> None:

@@ -377,6 +377,7 @@ def test_each_row_is_there_once_when_a_batch_was_cut_between_its_tables(queries:
     assert [*queries.reasons()] == ["bad"]
 
 
+@pytest.mark.area(name="spark_more")
 def test_huge_events_fit_and_are_refused_as_others_are(queries: Queries, said: Any) -> None:
     text = "x" * 2**20
     queries.append(said("text", json.dumps({"s": text, "n": 1}).encode()), said("bytes", b"\x00" * 2**20))
