@@ -28,7 +28,7 @@ brokers:
     channel: {{jetstream: {{servers: "{nats}", stream: {name}, subject: {name}}}}}
 triggers:
 """
-EVENTS, BAD = 30, ("7", "19")
+EVENTS, BAD = 12, ("3", "7")
 
 
 def answer(request: Received) -> Answer:
@@ -92,7 +92,7 @@ def before(first: GatewayProcess, second: GatewayProcess, subscriber: Subscriber
     assert second.stop() == 0
     assert first.stop() == 0
     first.start()
-    first.wait_until(lambda: told(first, "3", "fresh")[0] != "unknown", 60, "the partitions")
+    first.wait_until(lambda: told(first, "4", "fresh")[0] != "unknown", 60, "the partitions")
     for id in range(EVENTS):
         assert told(first, str(id), "fresh")[0] == "before"
         assert told(first, str(id))[0] in ("settled", "dead_lettered")
