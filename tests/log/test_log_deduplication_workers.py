@@ -89,7 +89,8 @@ async def test_keys_of_another_worker_outlive_the_rows_that_its_retention_delete
     assert await places(two, log.events(300)) == [f"-0/{n}" for n in range(1, 301)]
 
 
-@pytest.mark.parametrize("counts", [(1, 2, 1), (2, 1, 2), (3, 2, 3), (2, 3, 1)])
+@pytest.mark.slow
+@pytest.mark.parametrize("counts", [(1, 2, 1), (3, 2, 3), (2, 3, 1)])
 async def test_the_number_of_workers_may_change(log: Any, counts: tuple[int, ...]) -> None:
     sent = 0
     for count in counts:
