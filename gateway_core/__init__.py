@@ -13,6 +13,12 @@ def _reader() -> configs.Reader:
     return ConfigReader()
 
 
+def _offline() -> configs.Offline:
+    from .runtime.offline import built_offline
+
+    return built_offline
+
+
 def _in_process() -> in_process.InProcess:
     from .runtime.run import run_process
 
@@ -20,4 +26,5 @@ def _in_process() -> in_process.InProcess:
 
 
 configs.read_by(_reader)
+configs.offline_by(_offline)
 in_process.run_by(_in_process)

@@ -9,11 +9,9 @@ from typing import Any
 
 from ..contract.components import Components
 from ..contract.config_extension import DocumentKind
-from ..contract.config_model import GatewayConfig
 from ..contract.config_node import Node
 from ..contract.errors import ConfigError
 from ..contract.loaded import Loaded
-from ..contract.topology import Topology
 from .documents import kind_of
 from .load import load_all
 from .registry import Registry
@@ -63,9 +61,3 @@ class ConfigReader:
         if report.faults:
             raise ConfigError(report.faults)
         return found
-
-    def offline(self, config: GatewayConfig, registry: Registry) -> Topology:
-        """See `configs.offline`."""
-        from ..runtime.offline import built_offline  # most readers build nothing
-
-        return built_offline(config, registry)

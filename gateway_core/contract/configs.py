@@ -92,7 +92,11 @@ class Reader(Protocol):
     def validated(self, model: type[Any], document: Node, registry: Any, env: Mapping[str, str]) -> Any:
         """See `validated`."""
 
-    def offline(self, config: GatewayConfig, registry: Any) -> Topology:
+
+class Offline(Protocol):
+    """What builds a config's gateway to look at it: the core."""
+
+    def __call__(self, config: GatewayConfig, registry: Any) -> Topology:
         """See `offline`."""
 
 
@@ -167,7 +171,7 @@ def offline(config: GatewayConfig, registry: Registry) -> Topology:
     """The parts of a config's gateway, which are never started: to look at them. Nothing outside the process is
     reached: no network, no files, no observers; nobody is asked who may send. Raises `StartError` if a component can't
     be built."""
-    return _reader().offline(config, registry)
+    return _offline()(config, registry)
 
 
 def read_by(reader: Callable[[], Reader]) -> None:
@@ -178,3 +182,13 @@ def read_by(reader: Callable[[], Reader]) -> None:
 
 def _reader() -> Reader:
     raise NotImplementedError("the core is not imported")  # `gateway_core` calls `read_by` when it is
+
+
+def offline_by(offline: Callable[[], Offline]) -> None:
+    """Sets what builds gateways to look at (called by the core). It is imported when the first one is built."""
+    global _offline
+    _offline = offline
+
+
+def _offline() -> Offline:
+    raise NotImplementedError("the core is not imported")  # `gateway_core` calls `offline_by` when it is

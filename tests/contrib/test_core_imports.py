@@ -125,6 +125,26 @@ def _outside(node: ast.AST, inside: int) -> bool:
     return isinstance(node, ast.Import) and any(a.name.startswith("gateway_core") for a in node.names)
 
 
+BELOW = {
+    "config": {"contract"},
+    "delivery": {"contract", "pipeline"},
+    "pipeline": {"contract", "delivery"},
+    "runtime": {"contract", "config", "delivery", "pipeline"},
+}
+"""What each folder of the core may import of the others, anywhere in a file."""
+
+
+@pytest.mark.parametrize("folder", BELOW)
+def test_no_folder_of_the_core_imports_one_above_it(folder: str) -> None:
+    wrong = {}
+    for file in sorted((CORE / folder).rglob("*.py")):
+        up = r"\." * len(file.relative_to(CORE).parts)
+        imports = rf"^ *(?:from|import) (?:{up}|gateway_core\.)(\w+)"
+        found = set(re.findall(imports, file.read_text(encoding="utf-8"), re.MULTILINE)) - BELOW[folder] - {folder}
+        wrong |= {file.name: found} if found else {}
+    assert wrong == {}
+
+
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 PAST = PROJECT["tool"]["tidegate"]["past-contract"]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import time
 from collections.abc import Callable
@@ -36,6 +37,25 @@ def test_only_an_archive_that_exists_is_used(archive: Callable[[bytes], Path]) -
     made.parent.mkdir(parents=True)
     made.touch()
     assert f"-XX:SharedArchiveFile={made}" in class_archive.options(made)
+
+
+def test_a_new_archive_takes_the_place_of_those_whose_java_or_packages_are_gone(tmp_path: Path) -> None:
+    folder, kept, gone = tmp_path / "classes", tmp_path / "venv", tmp_path / "removed"
+    kept.mkdir()
+    gone.mkdir()
+    hours_ago = time.time() - 2 * 3600
+    for name, places in {"kept": [kept], "gone": [kept, gone], "used": [gone]}.items():
+        with class_archive.creating(folder / f"{name}.jsa", places) as made:
+            assert made is not None
+            (folder / f"{name}.jsa").write_bytes(b"an archive")
+        if name != "used":
+            os.utime(folder / f"{name}.jsa", (hours_ago, hours_ago))
+    (folder / "unknown.jsa").write_bytes(b"an archive of an earlier version")
+    gone.rmdir()
+    with class_archive.creating(folder / "new.jsa", [kept]):
+        (folder / "new.jsa").write_bytes(b"an archive")
+    assert {file.name for file in folder.glob("*.jsa")} == {"kept.jsa", "used.jsa", "unknown.jsa", "new.jsa"}
+    assert not list(folder.glob("gone.*"))
 
 
 @pytest.mark.usefixtures("processes")

@@ -161,7 +161,7 @@ async def test_a_log_of_a_newer_format_is_refused_with_the_way_out(log: Any) -> 
         connection.execute("PRAGMA user_version = 9")
     with pytest.raises(StartError, match=r"has format 9, which is newer.*run the version of Tidegate that wrote it"):
         await log.open()
-    with LogReader(log.folder) as reader, pytest.raises(sqlite3.NotSupportedError, match="format 9, newer"):
+    with LogReader(log.folder) as reader, pytest.raises(sqlite3.NotSupportedError, match="format 9, which is newer"):
         list(reader.read(0, 1))
 
 

@@ -107,6 +107,22 @@ def test_a_flipped_bit_loses_nothing_silently(
     assert lost
 
 
+@pytest.mark.spec("SAFE-46")
+def test_a_file_of_a_newer_format_is_left_and_refused_with_the_way_out(
+    spoiled: Callable[[Callable[[bytearray], None]], Path],
+) -> None:
+    folder = spoiled(lambda content: content.__setitem__(slice(60, 64), (9).to_bytes(4)))  # user_version
+    file = folder / "delayed-000.db"
+    before = file.read_bytes()
+    with pytest.raises(StartError, match=r"has format 9, which is newer.*run the version of Tidegate that wrote it"):
+        DelayFile(file, 0)
+    assert "delayed-000.db: has format 9, which is newer than this version's format 1" in list(faults(folder))
+    (done,) = repair(folder)
+    assert "has format 9, which is newer" in done
+    assert "restore it from a backup" in done
+    assert file.read_bytes() == before
+
+
 @pytest.mark.slow
 def test_every_page_in_turn_is_noise(written: Path, spoiled: Callable[[Callable[[bytearray], None]], Path]) -> None:
     file = written / "delayed-000.db"

@@ -7,6 +7,7 @@ import fcntl
 import hashlib
 import os
 import shutil
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -14,6 +15,9 @@ from pathlib import Path
 from .java import Java, cache_dir
 
 _QUIET = ("-Xlog:cds*=off", "-Xlog:class+path=off")
+_PLACES = ".places"  # suffix of a file that names the folders that an archive is of, one a line
+_UNUSED_S = 3600.0
+"""How long an archive is kept whose places are gone: containers that share a cache see different folders."""
 
 
 def archive_path(name: str, found: Java, jars: Sequence[Path]) -> Path:
@@ -29,9 +33,9 @@ def archive_path(name: str, found: Java, jars: Sequence[Path]) -> Path:
 
 
 @contextmanager
-def creating(archive: Path) -> Iterator[Path | None]:
+def creating(archive: Path, places: Sequence[Path]) -> Iterator[Path | None]:
     """An empty folder beside an archive, to create it in; None if another process is creating it. The folder is deleted
-    afterwards. Raises `OSError`."""
+    afterwards. `places` hold what the archive is of: archives of places that are gone are deleted. Raises `OSError`."""
     archive.parent.mkdir(parents=True, exist_ok=True)
     with archive.with_suffix(".lock").open("w") as lock:
         try:
@@ -39,6 +43,8 @@ def creating(archive: Path) -> Iterator[Path | None]:
         except BlockingIOError:
             yield None
             return
+        _delete_orphans(archive.parent)
+        archive.with_suffix(_PLACES).write_text("\n".join(str(place.absolute()) for place in places))
         folder = archive.with_suffix(".new")
         shutil.rmtree(folder, ignore_errors=True)  # left by a killed process
         try:
@@ -55,3 +61,21 @@ def options(archive: Path) -> list[str]:
     with suppress(OSError):
         os.utime(archive)  # what is not used for long is deleted
     return [f"-XX:SharedArchiveFile={archive}", *_QUIET]
+
+
+def delete(archive: Path) -> None:
+    """Deletes an archive and what belongs to it. Raises `OSError`."""
+    for file in archive.parent.glob(f"{archive.stem}.*"):
+        if not file.is_dir():
+            file.unlink(missing_ok=True)
+
+
+def _delete_orphans(folder: Path) -> None:
+    """Deletes archives of a Java or of packages that were removed, with a virtual environment, say."""
+    for known in folder.glob(f"*{_PLACES}"):
+        with suppress(OSError):
+            archive = known.with_suffix(".jsa")
+            used = (archive if archive.exists() else known).stat().st_mtime
+            places = known.read_text().splitlines()
+            if used < time.time() - _UNUSED_S and not all(Path(place).exists() for place in places):
+                delete(archive)

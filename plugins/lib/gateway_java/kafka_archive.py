@@ -27,7 +27,7 @@ def make() -> bool:
     archive = class_archive.archive_path(ARCHIVE, found, needed)
     if archive.exists():
         return True
-    with class_archive.creating(archive) as folder:
+    with class_archive.creating(archive, [found.home, *needed]) as folder:
         if folder is None:
             return False
         try:

@@ -73,6 +73,15 @@ def authority_in(target: bytes) -> bytes | None:
     return _AUTHORITY_END.split(rest, maxsplit=1)[0] if colon else None
 
 
+def origin_form(target: bytes) -> bytes:
+    """A request target in absolute form as the path and query that it has (RFC 9112 section 3.2.1); any other target as
+    it is."""
+    if (authority := authority_in(target)) is None:
+        return target
+    rest = target.partition(b"://")[2][len(authority) :]
+    return rest if rest[:1] == b"/" else b"/" + rest
+
+
 def name_in(host: str) -> str | None:
     """The name or address in a `Host` header, without port and brackets; None if it is not well-formed."""
     found = _HOST.fullmatch(host.lower())

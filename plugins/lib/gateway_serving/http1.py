@@ -20,7 +20,7 @@ from typing import Any, cast
 import h11
 
 from .exchange import ClientDisconnected, ConnectionServer, Exchange
-from .hosts import authority_in
+from .hosts import authority_in, origin_form
 from .refusal import RequestRefused, check_head, check_host, problem, reason_phrase
 from .strict import StrictLines
 from .unexpected import log_unexpected
@@ -174,7 +174,7 @@ class Http1Connection(asyncio.Protocol):
             headers = [(b"host", authority), *(header for header in headers if header[0] != b"host")]
         if (hosts := self._server.hosts) is not None:
             check_host(headers, hosts)
-        path, _, query = request.target.partition(b"?")
+        path, _, query = origin_form(request.target).partition(b"?")
         peer, own = self._name("peername"), self._name("sockname")
         scope = {
             "type": "http",

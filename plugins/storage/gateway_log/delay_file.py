@@ -24,6 +24,7 @@ from .checksum import checksum
 from .meta import remedy
 from .reader import open_read_only
 from .rows import Row, SafeConnection
+from .too_new import refuse_too_new
 
 FORMAT = 1
 TABLES = """
@@ -132,10 +133,14 @@ def look(path: Path) -> None:
 
 def _known(path: Path, connection: sqlite3.Connection) -> int:
     """The format of a file. Raises `StartError` if it is a newer one."""
-    version = int(connection.execute("PRAGMA user_version").fetchone()[0])
-    if version > FORMAT:
-        raise StartError(f"log: {path} has format {version}, which is newer than this version's {FORMAT}")
+    version = format_of(connection)
+    refuse_too_new(path, version, FORMAT)
     return version
+
+
+def format_of(connection: sqlite3.Connection) -> int:
+    """The format of a file; 0 if it has no tables yet."""
+    return int(connection.execute("PRAGMA user_version").fetchone()[0])
 
 
 def _unusable(path: Path, error: Exception) -> StartError:

@@ -18,11 +18,12 @@ from typing import Any, NamedTuple
 from gateway_core.contract.event import position_of
 from gateway_core.contract.private_files import sync_directory
 
-from .delay_file import DELAY_FILE, FORMAT, TABLES, DelayFile, Waiting, identify, total_of, unfinished_repair
+from .delay_file import DELAY_FILE, FORMAT, TABLES, DelayFile, Waiting, format_of, identify, total_of, unfinished_repair
 from .quarantine import set_aside
 from .reader import open_read_only
 from .repaired_file import put_in_place, remove
 from .rows import Row, Unreadable, is_damage
+from .too_new import too_new
 from .wal_file import has_wal
 
 _CHUNK = 1000
@@ -103,8 +104,8 @@ def repair(folder: Path, path: Path, stamp: str) -> Iterator[str]:
         return
     if not any(True for _ in faults(path)):
         return
-    if (version := _newer(path)) is not None:
-        yield f"{path.name}: {version}: it is left as it is; if no newer version wrote it, restore it from a backup"
+    if (why := _newer(path)) is not None:
+        yield f"{path.name}: {why}: it is left as it is; if no newer version wrote it, restore it from a backup"
         return
     shard, new = shard_of(path), path.with_name(f"{path.name}.repairing")
     source = path.with_name(f"{path.name}.reading")
@@ -168,8 +169,9 @@ def _first_page(path: Path) -> str | None:
             return "its first page is damaged"
         return "is no file of waiting events"
     with closing(open_read_only(path)) as connection:
-        if (version := _version(connection)) > FORMAT:
-            return f"has format {version}, which is newer than this version's {FORMAT}"
+        version = format_of(connection)
+        if (why := too_new(version, FORMAT)) is not None:
+            return why
         found = connection.execute(_SCHEMA).fetchall()
     if found != schema and not (version == 0 and all(one in schema for one in found)):
         return "its tables are damaged"
@@ -177,15 +179,10 @@ def _first_page(path: Path) -> str | None:
 
 
 def _newer(path: Path) -> str | None:
-    """Whether a version after this one has written a file."""
+    """Why a file is left to a version after this one, None if it is not."""
     with suppress(sqlite3.Error, UnicodeDecodeError), closing(open_read_only(path)) as connection:
-        if (version := _version(connection)) > FORMAT:
-            return f"has format {version}, which is newer than this version's {FORMAT}"
+        return too_new(format_of(connection), FORMAT)
     return None
-
-
-def _version(connection: sqlite3.Connection) -> int:
-    return int(connection.execute("PRAGMA user_version").fetchone()[0])
 
 
 def _made(connection: sqlite3.Connection) -> bool:

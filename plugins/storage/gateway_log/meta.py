@@ -18,6 +18,8 @@ import msgspec
 from gateway_core.contract.errors import StartError
 from gateway_core.contract.private_files import replace_file
 
+from .too_new import refuse_too_new
+
 FORMAT = 1
 """The format of this file."""
 LOCK = "meta.lock"
@@ -77,11 +79,7 @@ def read(folder: Path) -> Meta:
             int(number)
     except (msgspec.DecodeError, ValueError) as e:
         raise StartError(f"log: {path} is damaged ({e}): restore it from a backup, or run {remedy(folder)}") from e
-    if found.format > FORMAT:
-        raise StartError(
-            f"log: {folder} has format {found.format}, which is newer than this version's format {FORMAT}: run the"
-            " version of Tidegate that wrote it, or name another data directory"
-        )
+    refuse_too_new(folder, found.format, FORMAT)
     return found
 
 

@@ -49,6 +49,7 @@ from .cursor import CursorState, Place, load_cursors
 from .epochs import Epoch
 from .rows import Row as Row
 from .rows import Rows, SafeConnection, Unreadable, is_damage, salvage, scan
+from .too_new import too_new
 
 log = logging.getLogger("tidegate.log")
 
@@ -260,8 +261,8 @@ class LogReader:
         connection = open_read_only(path)
         try:
             version = _version_of(connection)
-            if version > FORMAT:
-                raise sqlite3.NotSupportedError(f"{path} has format {version}, newer than this version's {FORMAT}")
+            if (why := too_new(version, FORMAT)) is not None:
+                raise sqlite3.NotSupportedError(f"{path} {why}")
         except sqlite3.Error:
             connection.close()
             raise

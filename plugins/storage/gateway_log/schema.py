@@ -13,6 +13,7 @@ from gateway_core.contract.errors import StartError
 from .disk_reserve import is_full
 from .reader import FORMAT, KEYED, bounds_of
 from .rows import damaged, is_damage
+from .too_new import refuse_too_new
 
 WAL_BYTES = 8 * 1024 * 1024
 BUSY_MS = 10_000
@@ -68,11 +69,7 @@ def unusable(path: Path, error: sqlite3.Error) -> StartError:
 
 def _prepare(connection: sqlite3.Connection, path: Path, sync: str, wal_bytes: int) -> None:
     version = connection.execute("PRAGMA user_version").fetchone()[0]
-    if version > FORMAT:
-        raise StartError(
-            f"log: {path} has format {version}, which is newer than this version's format {FORMAT}: run the version of"
-            " Tidegate that wrote it, or name another data directory"
-        )
+    refuse_too_new(path, version, FORMAT)
     connection.execute(f"PRAGMA busy_timeout = {BUSY_MS}")
     if version == 0:
         # before the first table: later it has no effect and needs disk space

@@ -19,7 +19,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from gateway_java import java
-from gateway_java.class_archive import creating
+from gateway_java.class_archive import creating, delete
 
 _log = logging.getLogger("tidegate.spark")
 _TIME_LIMIT_S = 900
@@ -42,12 +42,13 @@ def options(found: java.Java) -> str:
 def make(found: java.Java) -> bool:
     """Creates the archive if it is missing; returns whether it exists. Does not wait for another process that is
     creating it. If this Java rejects archives, a file `.refused` beside it says why, and later calls give up at once.
-    Deletes archives of replaced files, and archives that were not used for 30 days."""
+    Deletes archives of replaced files, archives that were not used for 30 days, and, if it creates one, those of a Java
+    or PySpark that is gone."""
     archive = archive_path(found)
     _delete_stale(archive)
     if archive.exists() or archive.with_suffix(_REFUSED).exists():
         return archive.exists()
-    with creating(archive) as folder:
+    with creating(archive, [found.home, _spark_home()]) as folder:
         if folder is None:
             return False
         try:
@@ -87,8 +88,7 @@ def _delete_stale(archive: Path) -> None:
         with suppress(OSError):
             replaced = other.name.partition("-")[0] == same_place
             if other != archive and (replaced or other.stat().st_mtime < time.time() - _KEPT_S):
-                other.unlink()
-                other.with_suffix(".lock").unlink()
+                delete(other)
 
 
 def _spark_home() -> Path:

@@ -68,9 +68,6 @@ def _request(scope: Scope, body: bytes) -> Request:
     target: bytes = scope["raw_path"] + (b"?" + scope["query_string"] if scope["query_string"] else b"")
     headers = [(name.lower(), value) for name, value in scope["headers"]]
     authority = next((value for name, value in headers if name in (b"host", b":authority")), b"")
-    if target[:1] != b"/" and b"://" in target:  # absolute form (RFC 9112 section 3.2.2)
-        authority, slash, rest = target.partition(b"://")[2].partition(b"/")
-        target = slash + rest or b"/"
     if not authority:  # HTTP/1.0
         authority = b"%s:%d" % (scope["server"][0].encode(), scope["server"][1])
     client = scope.get("client")

@@ -8,6 +8,7 @@ from functools import partial
 from gateway_access.gate import Gate
 from gateway_serving import responses
 from gateway_serving.content_coding import decoded
+from gateway_serving.hosts import origin_form
 from gateway_serving.responses import Answered, Response
 from gateway_transport.trace_headers import of_headers
 from gateway_transport.witness import MessageOrigin, Witness
@@ -179,11 +180,7 @@ Routes = dict[bytes, Endpoint]
 
 def find(routes: Routes, target: bytes) -> Endpoint | None:
     """The endpoint of a request target in origin or absolute form (RFC 9112 section 3.2); its query is ignored."""
-    path = target.partition(b"?")[0]
-    if path[:1] != b"/" and b"://" in path:
-        _, slash, rest = path.partition(b"://")[2].partition(b"/")
-        path = b"/" + rest if slash else b"/"
-    return routes.get(path)
+    return routes.get(origin_form(target).partition(b"?")[0])
 
 
 def decide(routes: Routes, method: bytes, target: bytes, headers: list[tuple[bytes, bytes]]) -> Endpoint | Response:

@@ -261,12 +261,12 @@ class Http2Connection(asyncio.Protocol):
         limits = self._listener.limits
         if len(headers) > limits.max_headers:
             return responses.problem(431, f"More than {limits.max_headers} header fields.")
-        for name, value in headers:
-            if name == b"host" and (detail := self._listener.hosts.refusal(value)):
-                return responses.problem(421, detail)
         method, path = scope["method"].encode("latin-1"), scope["raw_path"]
-        if (host := authority_in(path)) is not None and (detail := self._listener.hosts.refusal(host)):
-            return responses.problem(421, detail)
+        authority = authority_in(path)
+        names = [value for name, value in headers if name == b"host"] if authority is None else [authority]
+        for name in names:
+            if detail := self._listener.hosts.refusal(name):
+                return responses.problem(421, detail)
         decision = decide(self._listener.routes, method, path, headers)
         if not isinstance(decision, Endpoint):
             return decision

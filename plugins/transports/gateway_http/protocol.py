@@ -191,7 +191,8 @@ class RequestReader(asyncio.Protocol):
         lower = name.lower()
         if lower == b"host":
             self._host += 1
-            if value not in self._listener.known_hosts:
+            # the name in a target in absolute form counts in place of this one (RFC 9112 section 3.2.2)
+            if value not in self._listener.known_hosts and authority_in(self._target) is None:
                 _check_host(value, self._listener)
         elif lower in _SPECIAL:
             if self._special is None:

@@ -15,7 +15,7 @@ from gateway_serving.acceptor import Acceptor
 from gateway_serving.access import has_token
 from gateway_serving.address import url_at
 from gateway_serving.budget import Budget
-from gateway_serving.hosts import Hosts
+from gateway_serving.hosts import Hosts, authority_in, origin_form
 from gateway_serving.listen import split_listen
 from gateway_serving.peer import peer_of
 from gateway_serving.refusal import RequestRefused, problem
@@ -275,10 +275,14 @@ class ServerSocket(WebSocket):
         self._route(requests[0])
 
     def _route(self, event: Request) -> None:
-        endpoint = self._listener.routes.get(event.path.partition("?")[0])
+        raw = event.path.encode()
+        target = origin_form(raw).decode()
+        if (host := authority_in(raw)) is None:
+            host = event.headers.get("Host", "localhost").encode()
+        endpoint = self._listener.routes.get(target.partition("?")[0])
         if not self._room:
             self._refuse(503, "Too many connections.", ("Retry-After", "1"))
-        elif detail := self._listener.hosts.refusal(event.headers.get("Host", "localhost").encode()):
+        elif detail := self._listener.hosts.refusal(host):
             self._refuse(421, detail)
         elif endpoint is None or endpoint.closed:
             self._refuse(404, "There is nothing at this path.")
@@ -286,7 +290,7 @@ class ServerSocket(WebSocket):
             self._refuse(401, "This needs the right bearer token.", ("WWW-Authenticate", "Bearer"))
         elif endpoint.gate is not None and self._transport is not None:
             fields = [(n.lower().encode("latin-1"), v.encode("latin-1")) for n, v in event.headers.raw_items()]
-            message = Message(fields, None, None, "GET", event.path)
+            message = Message(fields, None, None, "GET", target)
             message.peer = peer_of(self._transport)
             self._transport.pause_reading()  # what is sent before the response waits
             endpoint.gate.check(message, partial(self._checked, event, endpoint, message))
