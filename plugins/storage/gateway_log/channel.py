@@ -46,7 +46,7 @@ from .reader import TRACE, shard_file
 from .readers import LogReaderFeed
 from .retention import Retention
 from .rows import Unreadable
-from .search import at, browse, find, given_up, given_up_by, given_up_counts
+from .search import at, browse, find, given_up, given_up_by, given_up_counts, redelivered
 from .shard import Shard
 from .subscriptions import Subscriptions
 from .wal_file import file_bytes
@@ -597,6 +597,13 @@ class LogChannel:
         """See `gateway_core.contract.capabilities.FindsGivenUp`."""
         try:
             return given_up_by(self._folder.path, name, wanted)
+        except sqlite3.Error as e:
+            raise StorageError(f"what was given up can't be read: {e}") from e
+
+    def redelivered(self) -> Mapping[tuple[str, int], GivenUp]:
+        """See `gateway_core.contract.capabilities.TellsRedelivered`."""
+        try:
+            return redelivered(self._folder.path)
         except sqlite3.Error as e:
             raise StorageError(f"what was given up can't be read: {e}") from e
 
