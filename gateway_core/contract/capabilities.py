@@ -270,7 +270,8 @@ class Delaying(Protocol):
 class GivenUp:
     """An event that a subscription gave up: when (Unix time), after how many attempts, the last status and reason. `to`
     is the address of the dead letter that has it, "" if it went back to its sender. `delivered_ns` is the time at which
-    a replay delivered it to the subscriber after all, 0 if none has."""
+    a replay or a rewind delivered it to the subscriber after all, 0 if none has, and `delivered_by` the id of that
+    replay, `rewind`, or "" if that is not known."""
 
     at_ns: int
     to: str
@@ -278,6 +279,7 @@ class GivenUp:
     attempts: int = 0
     code: int | None = None
     delivered_ns: int = 0
+    delivered_by: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -298,9 +300,9 @@ class KeepsGivenUp(Protocol):
         """The dead letter has this event; `ack` follows, and what is kept is durable with it. Nothing happens if the
         channel does not have this position, or another worker writes there."""
 
-    def delivered_again(self, position: int, at_ns: int, letter: GivenUp | None = None) -> None:
-        """The subscriber has this event, which it was sent again (Unix time). If it was given up before, what is kept
-        of that says so a little later, whichever worker writes there; if nothing is kept, `letter` is."""
+    def delivered_again(self, position: int, at_ns: int, letter: GivenUp | None = None, by: str = "") -> None:
+        """The subscriber has this event, which it was sent again (Unix time) by this replay. If it was given up before,
+        what is kept of that says so a little later, whichever worker writes there; if nothing is kept, `letter` is."""
 
 
 @runtime_checkable
@@ -322,6 +324,15 @@ class FindsGivenUp(Protocol):
     def given_up_by(self, name: str, wanted: Container[tuple[str, str]]) -> Mapping[tuple[str, str], Sequence[int]]:
         """The positions of the events that this subscription gave up and no replay has delivered, oldest first, by
         source and id; of those that are among `wanted`. It may block: call it in a thread. Raises `StorageError`."""
+
+
+@runtime_checkable
+class TellsRedelivered(Protocol):
+    """A channel that knows which of the events that were given up were delivered after all."""
+
+    def redelivered(self) -> Mapping[tuple[str, int], GivenUp]:
+        """These events by subscription and position, as long as the channel has them. It may block: call it in a
+        thread. It works before `start`, too. Raises `StorageError`."""
 
 
 @runtime_checkable

@@ -50,10 +50,23 @@ class TellsReplays(Protocol):
         an example, for all like it."""
 
 
+class RewindRefused(Exception):
+    """A subscription can't be set back as things are. Its text says why, and what to do."""
+
+
 @runtime_checkable
 class Rewinds(Protocol):
-    """A channel that can set a subscription back. The first worker decides for all, then each worker does it for its
-    own partitions. A worker that ends in between does it when the subscription is attached again."""
+    """A channel that can set a subscription back. All workers stand aside with it; the first one decides for all; then
+    each does its part, and reads on. A worker that ends in between goes back when the subscription is attached again.
+    """
+
+    async def check_rewind(self, name: str, workers: int) -> None:
+        """Raises `RewindRefused` if it is known already that a gateway with so many workers can't set it back, and
+        `StorageError`."""
+
+    async def stand_aside(self, name: str) -> None:
+        """The subscription reads nothing more in this worker, and its place is stored, until `rewind` or `stay`. No
+        attempt of it is under way. Raises `StorageError`."""
 
     async def settled(self, name: str) -> Callable[[int], bool]:
         """Whether the subscription is done with the event at a position, or never got it; in the partitions of other
@@ -61,8 +74,12 @@ class Rewinds(Protocol):
 
     async def decide_rewind(self, name: str, firsts: Mapping[int, int]) -> None:
         """The subscription goes back to these numbers, by partition; where it is before them it stays. Once this
-        returns, it does so in all of them, whatever ends. Raises `StorageError` if that could not be written."""
+        returns, it does so in all of them, whatever ends. Raises `RewindRefused` if nothing was done, and
+        `StorageError` if that could not be written, or nobody knows whether it was."""
 
-    async def rewind(self, name: str) -> None:
-        """Does what was decided for the partitions of this worker, durably. The subscription holds no event of theirs
-        at the moment. Raises `StorageError` if that could not be written: then call it again."""
+    async def rewind(self, name: str, firsts: Mapping[int, int]) -> None:
+        """Does what was decided in this worker, durably, and reads on. The subscription holds no event of these
+        partitions at the moment. Raises `StorageError` if that could not be written: then call it again."""
+
+    async def stay(self, name: str) -> None:
+        """Reads on where the subscription is now, which may be further back, if another worker has decided that."""

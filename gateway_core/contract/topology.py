@@ -137,9 +137,9 @@ class DeliveryView(Protocol):
     def find_held(self, id: str, source: str | None, position: int) -> Held | None:
         """The event at this position, or if that is 0, the one with this id (and source)."""
 
-    def again(self, event: Event, done: Redelivered, letter: GivenUp | None = None) -> bool:
+    def again(self, event: Event, done: Redelivered, letter: GivenUp | None = None, by: str = "") -> bool:
         """Delivers an event again to this subscriber only, in order with what the channel offers. It does not move the
-        trigger's place in the channel. False if there is no room, or no attempt may start.
+        trigger's place in the channel. False if there is no room, or no attempt may start. `by` is the replay's id.
 
         A past event of the channel has the trigger's retries, limits and dead letter. One of a dead letter, which
         `letter` is about, gets few attempts, and is no new dead letter if it fails again."""

@@ -73,10 +73,11 @@ _NO_ATTEMPTS = Attempts("", _NOTHING, _NOTHING, 0, _NOTHING, (), ended=_NOTHING)
 
 
 class _Again(NamedTuple):
-    """An event that is delivered again: who waits for it, and the dead letter that it comes from."""
+    """An event that is delivered again: who waits for it, the dead letter that it comes from, and the replay."""
 
     done: Redelivered
     letter: GivenUp | None
+    by: str
 
 
 class Subscription:
@@ -228,7 +229,7 @@ class Subscription:
             self._budget.used += delivery.size
             self._without_attempt(delivery, outcome)
 
-    def again(self, event: Event, done: Redelivered, letter: GivenUp | None = None) -> bool:
+    def again(self, event: Event, done: Redelivered, letter: GivenUp | None = None, by: str = "") -> bool:
         """See `contract.topology.DeliveryView`."""
         if self.paused or self.blocked or not self.room():
             return False
@@ -239,7 +240,7 @@ class Subscription:
             done("unwanted", UNWANTED)
             return True
         delivery = Delivery(self._attempts, event)
-        self._redelivered[delivery] = _Again(done, letter)
+        self._redelivered[delivery] = _Again(done, letter, by)
         self.held += 1
         self._budget.used += delivery.size
         self._enter(delivery)
@@ -269,14 +270,14 @@ class Subscription:
     def _count_replayed(self, result: str) -> None:
         self.replayed[result] = self.replayed.get(result, 0) + 1
 
-    def _keep_delivered(self, event: Event, letter: GivenUp | None) -> None:
+    def _keep_delivered(self, event: Event, letter: GivenUp | None, by: str) -> None:
         """Remembers of an event that was given up that the subscriber has it now."""
         now_ns, source = self.clock.now_ns(), event.attributes.get("source")
         known = letter or self.failures.given_up(id_of(event) or "", source, event.position)
         if known is not None and not known.delivered_ns:
-            self.failures.gave_up(event, replace(known, delivered_ns=now_ns))
+            self.failures.gave_up(event, replace(known, delivered_ns=now_ns, delivered_by=by))
         if event.position and isinstance(self.feed, KeepsGivenUp):
-            self.feed.delivered_again(event.position, now_ns, letter)
+            self.feed.delivered_again(event.position, now_ns, letter, by)
 
     def _without_attempt(self, delivery: Delivery, outcome: Outcome) -> None:
         """No attempt can be made."""
@@ -556,7 +557,7 @@ class Subscription:
             self._queue.leave(delivery)
         if self._redelivered and (again := self._redelivered.pop(delivery, None)) is not None:
             if failure is None and result == "delivered":
-                self._keep_delivered(delivery.event, again.letter)
+                self._keep_delivered(delivery.event, again.letter, again.by)
             result = result if failure is None else "given_up"
             self._count_replayed(result)
             again.done(result, failure or delivery.outcome)

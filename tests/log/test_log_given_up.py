@@ -181,7 +181,7 @@ async def test_a_rewind_that_delivers_what_was_given_up_is_kept_too(log: Log) ->
         subscriber.feed.give_up(position, fate())
         subscriber.ack(position)
     await channel.decide_rewind("t", {0: 2})
-    await channel.rewind("t")
+    await channel.rewind("t", {0: 2})
     await log.wait(lambda: len(subscriber.held) == 3)
     subscriber.ack(positions[1])
     subscriber.feed.give_up(positions[2], fate(5))

@@ -26,7 +26,7 @@ async def test_a_decided_rewind_happens_in_every_shard_whoever_ends_before_it_is
     both = [[settled(position) for position in s.got] for s in subscribers]
     assert both == [[False, True, True, True, True]] * 2
     await channels[0].decide_rewind("t", {0: 3, 1: 4})
-    await channels[0].rewind("t")
+    await channels[0].rewind("t", {0: 3, 1: 4})
     await log.wait(lambda: len(subscribers[0].got) == 5 + 4)
     assert [p & 0xFFFF for p in subscribers[0].got[5:]] == [1, 3, 4, 5]
     for channel in channels:
@@ -38,7 +38,7 @@ async def test_a_decided_rewind_happens_in_every_shard_whoever_ends_before_it_is
     await log.wait(lambda: len(second.got) == 3)
     assert [p & 0xFFFF for p in second.got] == [1, 4, 5]
     assert not list(left.iterdir())
-    await channel.rewind("t")  # asked for again, it does nothing
+    await channel.rewind("t", {0: 3, 1: 4})  # asked for again, it does nothing
     await log.stop(channel)
     third = log.Subscriber()
     await log.open({"t": third}, worker=1, workers=2)

@@ -7,18 +7,16 @@ import signal
 import threading
 import time
 from collections.abc import Sequence
-from contextlib import suppress
 from pathlib import Path
 
-import httpx
 import pytest
 from gateway_log.reader import LogReader
 from gateway_testing import Subscriber
 from gateway_testing.process import GatewayProcess
 
-from tests import web
 from tests.ledger import free_port
 from tests.replay import lab
+from tests.replay.rewinding import ask_to_rewind
 
 pytestmark = pytest.mark.usefixtures("processes")
 
@@ -162,8 +160,3 @@ def settled_on_disk(gateway: GatewayProcess, name: str) -> bool:
     with LogReader(gateway.data_dir / "log" / "default") as reader:
         places = {shard: reader.place(shard, name) for shard in reader.shards()}
         return all(p.next == reader.bounds(shard)[1] and not p.pending for shard, p in places.items())
-
-
-def ask_to_rewind(url: str, headers: dict[str, str], then: str) -> None:
-    with suppress(httpx.HTTPError):  # the gateway is killed
-        web.post(f"{url}/api/v1/rewinds", json={"trigger": "one", "to": then}, headers=headers, verify=False)

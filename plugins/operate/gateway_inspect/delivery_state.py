@@ -44,6 +44,7 @@ def given_up_facts(given_up: GivenUp | None) -> dict[str, Any] | None:
         "attempts": given_up.attempts,
         "code": given_up.code,
         "delivered": stamped(given_up.delivered_ns) if given_up.delivered_ns else None,
+        "by": given_up.delivered_by or None,
     }
 
 
@@ -221,7 +222,10 @@ def _gone(given_up: Facts) -> tuple[str, str]:
     """Of an event that was given up and is in no dead letter that can be read here."""
     times, reason = _times(given_up["attempts"]), given_up["reason"]
     if given_up["delivered"]:
-        return "delivered", f"given up at {given_up['at']} after {times}: {reason}; replayed at {given_up['delivered']}"
+        by = given_up.get("by")
+        how = "" if not by else " by a rewind" if by == "rewind" else f" by replay {by}"
+        when = given_up["delivered"]
+        return "delivered", f"given up at {given_up['at']} after {times}: {reason}; replayed at {when}{how}"
     if not given_up["to"]:
         return "returned", f"returned to its sender at {given_up['at']}, after {times}: {reason}"
     return "given_up", f"given up at {given_up['at']}, sent to {given_up['to']}, after {times}: {reason}"

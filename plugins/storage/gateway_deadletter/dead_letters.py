@@ -10,16 +10,16 @@ import re
 import sqlite3
 from base64 import b64decode
 from collections import Counter
-from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from operator import itemgetter
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from gateway_cloudevents import event_json
 
-from gateway_core.contract.capabilities import DeadLetterStore, GivenUpCount, TellsGivenUp
+from gateway_core.contract.capabilities import DeadLetterStore, GivenUp, GivenUpCount, TellsGivenUp
 from gateway_core.contract.cli.common import CommandError
 from gateway_core.contract.clock import Clock, SystemClock
 from gateway_core.contract.component import BuildContext, DeadLetterRef
@@ -27,14 +27,18 @@ from gateway_core.contract.components import Components
 from gateway_core.contract.config_model import GatewayConfig
 from gateway_core.contract.dead_letter_facts import without_facts
 from gateway_core.contract.errors import MissingExtra, StorageError
-from gateway_core.contract.event import Event, text_of
+from gateway_core.contract.event import Event, id_of, text_of
 from gateway_core.contract.moments import stamped
 from gateway_core.contract.outcome import Stage
 
 from .durable import Left, left_behind
 from .encryption import Keys
 from .line import last_ns
+from .redelivered import At, Redelivered, of_channels, of_gateway, told
 from .sink import DeadLetterSink
+
+if TYPE_CHECKING:
+    from gateway_core.contract.services import GatewayView
 
 log = logging.getLogger("tidegate.deadletter")
 
@@ -82,6 +86,8 @@ class DeadLetter:
     """The broker of its trigger, "" for a bridge."""
     at: Any = None
     """Its place in a `Located` store."""
+    redelivered: GivenUp | None = None
+    """How its trigger has delivered the event since, by a replay of past events or a rewind."""
 
     def may_be_of(self, broker: str) -> bool:
         """Whether a trigger of this broker may have given it up. Those of older versions don't name the broker."""
@@ -125,19 +131,21 @@ class DeadLetter:
 @dataclass(frozen=True, slots=True)
 class Query:
     """Selects dead letters that match all given values. Without ids, any id matches. `group` is one of
-    `DeadLetter.group`."""
+    `DeadLetter.group`. `redelivered` selects by whether the trigger has delivered the event since."""
 
     broker: str | None = None
     trigger: str | None = None
     reason: str | None = None
     ids: frozenset[str] = frozenset()
     group: str | None = None
+    redelivered: bool | None = None
 
     def asks_for(self, broker: str, trigger: str, reason: str) -> bool:
         """Whether it selects what is only known by these."""
         return (
             not self.ids
             and self.group is None
+            and not self.redelivered
             and self.broker in (None, broker)
             and self.trigger in (None, trigger)
             and (self.reason is None or self.reason.lower() in reason.lower())
@@ -147,6 +155,7 @@ class Query:
         return (
             (not self.ids or dead_letter.id in self.ids)
             and (self.group is None or dead_letter.group == self.group)
+            and (self.redelivered is None or self.redelivered == (dead_letter.redelivered is not None))
             and (self.broker is None or dead_letter.broker == self.broker)
             and (self.trigger is None or dead_letter.fact("tidegatetrigger") == self.trigger)
             and (self.reason is None or self.reason.lower() in dead_letter.fact("tidegatereason").lower())
@@ -156,9 +165,18 @@ class Query:
 class Stores:
     """All readable dead letter sinks of a config."""
 
-    def __init__(self, config: GatewayConfig, data_dir: Path, registry: Components, keys: Sequence[bytes] = ()) -> None:
-        """`keys` decrypt beside those of the config."""
+    def __init__(
+        self,
+        config: GatewayConfig,
+        data_dir: Path,
+        registry: Components,
+        keys: Sequence[bytes] = (),
+        redelivered: Callable[[], Redelivered] | None = None,
+    ) -> None:
+        """`keys` decrypt beside those of the config. `redelivered` tells what was delivered since; without it the
+        channels are read."""
         self.data_dir = data_dir
+        self._redelivered = redelivered or (lambda: of_channels(self.channels(SystemClock())))
         self.stores: list[Store] = []
         self._elsewhere: list[str] = []
         self._brokers = {name: trigger.broker for name, trigger in config.triggers.items()}
@@ -288,11 +306,12 @@ class Stores:
 
     def dead_letters(self, query: Query) -> Iterator[DeadLetter]:
         """The selected dead letters of all stores, oldest first. Those of one file come as they were written."""
-        for _, dead_letter in heapq.merge(*(self._of(place) for place in self.stores), key=itemgetter(0)):
+        known = self._redelivered()
+        for _, dead_letter in heapq.merge(*(self._of(place, known) for place in self.stores), key=itemgetter(0)):
             if query.has(dead_letter):
                 yield dead_letter
 
-    def _of(self, place: Store) -> Iterator[tuple[int, DeadLetter]]:
+    def _of(self, place: Store, known: Redelivered) -> Iterator[tuple[int, DeadLetter]]:
         """The dead letters of one store, each with the time of its last attempt."""
         at_ns = 0
         for id_, event, at in _located(place.store):
@@ -300,7 +319,21 @@ class Stores:
             trigger, broker = event.attributes.get("tidegatetrigger"), event.attributes.get("tidegatebroker")
             broker = str(broker or self._brokers.get(str(trigger), self._owners[place.address]))
             at_ns = last_ns(event) or at_ns
-            yield at_ns, DeadLetter(id_, event, place, broker, at)
+            since = _since(event, At(broker, str(trigger), event.position), known) if known else None
+            yield at_ns, DeadLetter(id_, event, place, broker, at, since)
+
+
+def stores_of(gateway: GatewayView) -> Stores:
+    """The stores of a running gateway's config."""
+    return Stores(gateway.config, gateway.data_dir, gateway.registry, redelivered=lambda: of_gateway(gateway))
+
+
+def _since(event: Event, at: At, known: Redelivered) -> GivenUp | None:
+    """What is known of its delivery since."""
+    if not at.position:
+        at = at._replace(source=str(event.attributes.get("source")), id=str(id_of(event)))
+    found = known.get(at)
+    return found if found is not None and found.delivered_ns > last_ns(event) else None
 
 
 def _located(store: DeadLetterStore) -> Iterator[tuple[str, Event, Any]]:
@@ -362,6 +395,7 @@ def row(dead_letter: DeadLetter) -> dict[str, Any]:
         "reason": dead_letter.fact("tidegatereason"),
         "first": dead_letter.fact("tidegatefirst"),
         "last": dead_letter.fact("tidegatelast"),
+        "redelivered": None if dead_letter.redelivered is None else told(dead_letter.redelivered),
     }
 
 

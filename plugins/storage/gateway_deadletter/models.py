@@ -7,6 +7,15 @@ from typing import Any
 from gateway_api.routes import Model
 
 
+class RedeliveredSince(Model):
+    """An event that was given up, and delivered after that."""
+
+    at: str
+    """When (RFC 3339)."""
+    by: str | None
+    """The id of the replay, or `rewind`; null if that is not known."""
+
+
 class DeadLetterRow(Model):
     """The summary of a dead letter."""
 
@@ -30,6 +39,8 @@ class DeadLetterRow(Model):
     """When the first attempt began (RFC 3339)."""
     last: str
     """When the last attempt ended (RFC 3339)."""
+    redelivered: RedeliveredSince | None
+    """How its trigger has got the event since, by a replay of past events or a rewind; null if it has not."""
 
 
 class GoneElsewhere(Model):

@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING, Any
 
 from anyio import to_thread
 
-from gateway_core.contract.capabilities import GivenUpCount
+from gateway_core.contract.capabilities import GivenUp, GivenUpCount
 
-from .dead_letters import DeadLetter, Query, Stores, given_up_counts
+from .dead_letters import DeadLetter, Query, Stores, given_up_counts, stores_of
 from .durable import Left
 from .line import last_ns
+from .redelivered import Redelivered, of_gateway
 from .replaying import was_event
 
 if TYPE_CHECKING:
@@ -52,6 +53,8 @@ class Entry:
     at_ns: int
     group: str
     sendable: bool
+    redelivered: GivenUp | None
+    """How its trigger has delivered the event since."""
 
 
 @dataclass(slots=True)
@@ -103,6 +106,8 @@ class Overview:
         self._took_s = 0.0
         self._read_at = float("-inf")
         self._snapshot = Snapshot()
+        self._known: Redelivered = {}
+        self._known_again = float("-inf")
         self._gone: list[tuple[str, Sequence[GivenUpCount]]] = []
         self._gone_again = float("-inf")
         self.left: Sequence[Left] = ()
@@ -110,7 +115,7 @@ class Overview:
 
     def stores(self) -> Stores:
         """The stores of the config in force."""
-        return Stores(self._gateway.config, self._gateway.data_dir, self._gateway.registry)
+        return stores_of(self._gateway)
 
     def current(self) -> Snapshot:
         """What the files hold, or held a moment ago. It may take a while: call it in a thread. Raises `OSError`."""
@@ -118,8 +123,11 @@ class Overview:
             config = self._gateway.config
             if self._stores is None or config is not self._config:
                 self._stores, self._config, self._state = self.stores(), config, None
-            state = self._stores.state()
-            began = time.monotonic()
+            files, began = self._stores.state(), time.monotonic()
+            if began >= self._known_again:
+                self._known = of_gateway(self._gateway)
+                self._known_again = time.monotonic() + max(_FRESH_S, _REST * (time.monotonic() - began))
+            state = None if files is None else (files, self._known)
             known = state is not None and state == self._state
             if known or (self._state is not None and began < self._read_at + _REST * self._took_s):
                 return self._snapshot
@@ -161,6 +169,7 @@ class Overview:
             and (query.group is None or entry.group == query.group)
             and (query.broker is None or entry.broker == query.broker)
             and (not query.ids or entry.id in query.ids)
+            and (query.redelivered is None or query.redelivered == (entry.redelivered is not None))
             and reason in entry.reason.lower()
         ]
         return grouped(found)
@@ -222,4 +231,5 @@ def entry_of(dead_letter: DeadLetter) -> Entry:
         at_ns=last_ns(dead_letter.event),
         group=dead_letter.group,
         sendable=was_event(dead_letter),
+        redelivered=dead_letter.redelivered,
     )

@@ -70,6 +70,8 @@ def selection(replay: Replay) -> dict[str, Any]:
     query = replay.query
     chosen = {"broker": query.broker, "trigger": query.trigger, "reason": query.reason, "group": query.group}
     found: dict[str, Any] = {name: value for name, value in chosen.items() if value is not None}
+    if query.redelivered is not None:
+        found["redelivered"] = query.redelivered
     if query.ids:
         found["ids"] = sorted(query.ids)[:20]
     if replay.edited is not None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 from anyio import to_thread
@@ -27,6 +27,7 @@ class _Wanted(msgspec.Struct, forbid_unknown_fields=True):
     all: bool = False
     rate: int = DEFAULT_RATE
     all_triggers: bool = False
+    redelivered: Literal["no", "yes", "any"] = "no"
     count: int | None = None
 
 
@@ -41,7 +42,8 @@ def replay_routes(replays: Replays) -> list[Route]:
             asked = _wanted(request.body)
         except (msgspec.MsgspecError, UnicodeDecodeError) as e:
             raise Problem(422, f"the body can't be used: {e}") from e
-        query = Query(asked.broker, asked.trigger, asked.reason, frozenset(asked.ids), asked.group)
+        since = None if asked.ids else {"no": False, "yes": True, "any": None}[asked.redelivered]
+        query = Query(asked.broker, asked.trigger, asked.reason, frozenset(asked.ids), asked.group, since)
         if asked.all == bool(asked.ids):
             raise Problem(422, "name `ids`, or say `all: true` for all that match the other fields")
         wanted = replays.new(query, checked_rate(asked.rate), request.who, request.peer)
@@ -70,6 +72,8 @@ def replay_routes(replays: Replays) -> list[Route]:
             {202: models.ReplayDocument},
             problems=[409, 422, 503],
             body="`ids`: dead letters to replay; or `all: true`: all of `broker`, `trigger`, `reason` and `group`. "
+            "Those whose trigger has got the event since, by a replay of past events or a rewind, are left out: say "
+            "`redelivered: yes` for them alone, or `any`. "
             f"`rate`: events per second, 0 without a limit (default: {DEFAULT_RATE}). Each event goes to the trigger "
             "that gave it up, alone; with `all_triggers: true` to all triggers of its broker that match, if `count` "
             "says how many dead letters these are.",

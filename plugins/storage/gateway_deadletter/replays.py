@@ -38,7 +38,7 @@ from gateway_core.contract.one_line import one_line
 from gateway_core.contract.outcome import Stage
 from gateway_core.contract.topology import DeliveryView
 
-from .dead_letters import DeadLetter, Query, Stores
+from .dead_letters import DeadLetter, Query, Stores, stores_of
 from .line import last_ns
 from .replay import Replay, ReplaySeen, selection
 from .replaying import PORTION, Removals, was_event
@@ -111,7 +111,7 @@ class Replays:
     def reach(self, query: Query) -> Reach:
         """What a replay to all triggers would send, and to whom. It may block."""
         gateway = self._gateway
-        stores = Stores(gateway.config, gateway.data_dir, gateway.registry)
+        stores = stores_of(gateway)
         brokers = [d.broker for d in stores.dead_letters(query) if was_event(d) and d.broker]
         triggers = [name for name, trigger in gateway.config.triggers.items() if trigger.broker in {*brokers}]
         return Reach(len(brokers), triggers)
@@ -171,8 +171,9 @@ class _StillFails(Refused):
 class _Waiting:
     """Replays under way at subscriptions: leaving it waits for them. `check` raises when they shall end."""
 
-    def __init__(self, check: Callable[[], None]) -> None:
+    def __init__(self, check: Callable[[], None], replay: str) -> None:
         self._check = check
+        self._replay = replay
         self._open = 0
         self._used: set[DeliveryView] = set()
         self._changed = anyio.Event()
@@ -198,7 +199,7 @@ class _Waiting:
 
         undecided = dead_letter.fact("tidegatestage") == Stage.FILTER
         self._open += 1
-        if subscription.again(event, done, given_up_of(dead_letter)):
+        if subscription.again(event, done, given_up_of(dead_letter), self._replay):
             self._used.add(subscription)
             return results[number]
         self._open -= 1
@@ -275,7 +276,7 @@ class _Run:
 
     async def _send_selected(self) -> None:
         replay = self._replay
-        stores = Stores(self._gateway.config, self._gateway.data_dir, self._gateway.registry)
+        stores = stores_of(self._gateway)
         ids = await to_thread.run_sync(self._counted, stores)
         replay.total = len(ids)
         status = {trigger.name: trigger for trigger in self._gateway.status().triggers}
@@ -403,7 +404,7 @@ class _Run:
         events = [without_facts(d.event) if replay.edited is None else replay.edited for d in chunk]
         results: list[BaseException | None] = [None] * len(chunk)
         untaken = []  # by their brokers
-        async with _Waiting(self._check) as waiting:
+        async with _Waiting(self._check, replay.id) as waiting:
             for number, (dead_letter, event) in enumerate(zip(chunk, events, strict=True)):
                 failed = self._failed_at(dead_letter)
                 if failed is None:

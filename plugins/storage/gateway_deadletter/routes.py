@@ -9,7 +9,7 @@ from anyio import to_thread
 from gateway_api.routes import Answer, Problem, Request, Route
 
 from . import models
-from .dead_letters import Query, Stores, detail, given_up_counts, row
+from .dead_letters import Query, Stores, detail, given_up_counts, row, stores_of
 
 if TYPE_CHECKING:
     from gateway_core.contract.services import GatewayView
@@ -22,6 +22,8 @@ _QUERY = {
     "broker": "Only dead letters of this broker.",
     "trigger": "Only dead letters of this trigger or bridge.",
     "reason": "Only dead letters whose reason contains this text.",
+    "redelivered": "`true`: only those whose event a replay of past events or a rewind has delivered since; `false`: "
+    "only the others.",
     "skip": "Skip the first N dead letters (default: 0).",
     "limit": f"List at most N dead letters. Default and maximum: {MAX_DEAD_LETTERS}.",
 }
@@ -31,7 +33,7 @@ def dead_letter_routes(gateway: GatewayView) -> list[Route]:
     """The routes. Files are read in a thread."""
 
     def stores() -> Stores:
-        return Stores(gateway.config, gateway.data_dir, gateway.registry)
+        return stores_of(gateway)
 
     async def everything(request: Request) -> Answer:
         query, skip, limit = _asked(request)
@@ -91,7 +93,11 @@ def _asked(request: Request) -> tuple[Query, int, int]:
     """Which dead letters, how many to skip, how many to list. Raises `Problem`."""
     if unknown := request.query.keys() - _QUERY.keys():
         raise Problem(422, f"unknown parameter {', '.join(sorted(unknown))}; known: {', '.join(_QUERY)}")
-    query = Query(request.asked("broker"), request.asked("trigger"), request.asked("reason"))
+    since = request.asked("redelivered")
+    if since not in (None, "true", "false"):
+        raise Problem(422, "redelivered must be true or false")
+    chosen = None if since is None else since == "true"
+    query = Query(request.asked("broker"), request.asked("trigger"), request.asked("reason"), redelivered=chosen)
     return query, _number(request, "skip", 0, 2**63), _number(request, "limit", MAX_DEAD_LETTERS, MAX_DEAD_LETTERS)
 
 

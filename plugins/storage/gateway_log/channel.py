@@ -46,7 +46,7 @@ from .reader import TRACE, shard_file
 from .readers import LogReaderFeed
 from .retention import Retention
 from .rows import Unreadable
-from .search import at, browse, find, given_up, given_up_by, given_up_counts
+from .search import at, browse, find, given_up, given_up_by, given_up_counts, redelivered
 from .shard import Shard
 from .subscriptions import Subscriptions
 from .wal_file import file_bytes
@@ -506,6 +506,16 @@ class LogChannel:
         """See `gateway_core.contract.replayable.Replayable`."""
         await self._of_files(again.keep_only, self._folder.path, names)
 
+    async def check_rewind(self, name: str, workers: int) -> None:
+        """See `gateway_core.contract.replayable.Rewinds`."""
+
+    async def stand_aside(self, name: str) -> None:
+        """See `gateway_core.contract.replayable.Rewinds`. It is not offered anything while it is halted."""
+        await self.joined(name)
+
+    async def stay(self, name: str) -> None:
+        """See `gateway_core.contract.replayable.Rewinds`."""
+
     async def settled(self, name: str) -> Callable[[int], bool]:
         """See `gateway_core.contract.replayable.Rewinds`."""
         own = self._subscriptions.feed(name)
@@ -526,8 +536,8 @@ class LogChannel:
         except OSError as e:
             raise StorageError(f"that trigger {name} goes back can't be written: {e.strerror or e}") from e
 
-    async def rewind(self, name: str) -> None:
-        """See `gateway_core.contract.replayable.Rewinds`."""
+    async def rewind(self, name: str, firsts: Mapping[int, int]) -> None:
+        """See `gateway_core.contract.replayable.Rewinds`. The files have what was decided."""
         subscriptions = self._subscriptions
         until = self._clock.monotonic() + REWIND_S
         while subscriptions.busy(name):
@@ -539,11 +549,11 @@ class LogChannel:
         back = await self._of_files(rewinds.left, self._folder.path, name, subscriptions.shards)
         if not back or subscriptions.feed(name) is None:
             return
-        firsts: dict[int, int] = {}
+        decided: dict[int, int] = {}
         for _, shard, first in back:
-            firsts[shard] = min(first, firsts.get(shard, first))
-        given_up = await self._of_files(again.given_up, self._folder.path, name, firsts)
-        subscriptions.rewind(name, firsts, given_up)
+            decided[shard] = min(first, decided.get(shard, first))
+        given_up = await self._of_files(again.given_up, self._folder.path, name, decided)
+        subscriptions.rewind(name, decided, given_up)
         subscriptions.rewound += back
         if error := await self._write_cursors():
             raise error
@@ -587,6 +597,13 @@ class LogChannel:
         """See `gateway_core.contract.capabilities.FindsGivenUp`."""
         try:
             return given_up_by(self._folder.path, name, wanted)
+        except sqlite3.Error as e:
+            raise StorageError(f"what was given up can't be read: {e}") from e
+
+    def redelivered(self) -> Mapping[tuple[str, int], GivenUp]:
+        """See `gateway_core.contract.capabilities.TellsRedelivered`."""
+        try:
+            return redelivered(self._folder.path)
         except sqlite3.Error as e:
             raise StorageError(f"what was given up can't be read: {e}") from e
 

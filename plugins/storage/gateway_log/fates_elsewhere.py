@@ -32,7 +32,7 @@ MOST = 10_000
 """What is kept in memory while it can't be written; the oldest go first."""
 Found = Sequence[tuple[Path, int, Sequence[Fate]]]
 _encode = msgspec.json.Encoder().encode
-_decode = msgspec.json.Decoder(list[tuple[int, str, str | int]]).decode
+_decode = msgspec.json.Decoder(list[tuple[int, str, str | int, str]]).decode
 
 
 class FatesElsewhere:
@@ -91,7 +91,9 @@ def leave(folder: Path, fates: Sequence[tuple[int, Fate]]) -> None:
                 by_shard.setdefault(shard, []).append(fate)
     for shard, found in by_shard.items():
         durable_folder(_folder(folder))
-        replace_file(_folder(folder) / f"{shard:03d}-{secrets.token_hex(8)}.json", _encode(found))
+        replace_file(
+            _folder(folder) / f"{shard:03d}-{secrets.token_hex(8)}.json", _encode([_written(fate) for fate in found])
+        )
 
 
 def any_left(folder: Path) -> bool:
@@ -121,8 +123,12 @@ def forget(found: Found) -> None:
         path.unlink(missing_ok=True)
 
 
-def _fate(sequence: int, name: str, told: str | int) -> Fate:
-    return Row(sequence, name, told) if isinstance(told, str) else Delivered(sequence, name, told)
+def _written(fate: Fate) -> tuple[int, str, str | int, str]:
+    return (*fate, "") if isinstance(fate, Row) else fate
+
+
+def _fate(sequence: int, name: str, told: str | int, by: str) -> Fate:
+    return Row(sequence, name, told) if isinstance(told, str) else Delivered(sequence, name, told, by)
 
 
 def _folder(folder: Path) -> Path:

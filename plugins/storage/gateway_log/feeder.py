@@ -77,7 +77,7 @@ class LogFeed:
         cursor = self.cursors[position >> PARTITION_BITS]
         cursor.pending.pop(position, None)
         if cursor.given_up and position in cursor.given_up:
-            self.delivered_again(position, cursor.tail.now_ns())
+            self.delivered_again(position, cursor.tail.now_ns(), by="rewind")
         if not cursor.changed:
             cursor.tail.mark(cursor)
 
@@ -88,12 +88,12 @@ class LogFeed:
             cursor.given_up.discard(position)
             cursor.tail.note(given_up_table.row(sequence, self.name, given_up))
 
-    def delivered_again(self, position: int, at_ns: int, letter: GivenUp | None = None) -> None:
+    def delivered_again(self, position: int, at_ns: int, letter: GivenUp | None = None, by: str = "") -> None:
         """See `gateway_core.contract.capabilities.KeepsGivenUp`."""
         shard, sequence = split_position(position)
-        fate: given_up_table.Fate = given_up_table.Delivered(sequence, self.name, at_ns)
+        fate: given_up_table.Fate = given_up_table.Delivered(sequence, self.name, at_ns, by)
         if letter is not None:
-            fate = given_up_table.row(sequence, self.name, replace(letter, delivered_ns=at_ns))
+            fate = given_up_table.row(sequence, self.name, replace(letter, delivered_ns=at_ns, delivered_by=by))
         if (cursor := self.cursors.get(shard)) is not None:
             cursor.given_up.discard(position)
             cursor.tail.note(fate)

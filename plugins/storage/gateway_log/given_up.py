@@ -33,11 +33,12 @@ class Row(NamedTuple):
 
 
 class Delivered(NamedTuple):
-    """A subscription has delivered an event that it may have given up before (Unix time)."""
+    """A subscription has delivered an event that it may have given up before (Unix time), and by which replay."""
 
     sequence: int
     name: str
     at_ns: int
+    by: str = ""
 
 
 Fate = Row | Delivered
@@ -56,8 +57,8 @@ def save(connection: sqlite3.Connection, fates: Iterable[Fate]) -> None:
             connection.executemany("INSERT OR REPLACE INTO given_up VALUES (?, ?, ?)", found)
         else:
             connection.executemany(
-                "UPDATE given_up SET facts = json_set(facts, '$.delivered_ns', ?3) WHERE sequence = ?1 AND name = ?2"
-                f" AND {_UNDELIVERED}",
+                "UPDATE given_up SET facts = json_set(facts, '$.delivered_ns', ?3, '$.delivered_by', ?4)"
+                f" WHERE sequence = ?1 AND name = ?2 AND {_UNDELIVERED}",
                 found,
             )
 
@@ -99,6 +100,16 @@ def counts(connection: sqlite3.Connection) -> Sequence[GivenUpCount]:
         if last is not None:
             told.append(GivenUpCount(name, str(to), count, last))
     return told
+
+
+def redelivered(connection: sqlite3.Connection) -> list[tuple[int, str, GivenUp]]:
+    """The events that subscriptions gave up and that were delivered since: sequence, subscription and facts. Raises
+    `sqlite3.Error`."""
+    if not _exists(connection):
+        return []
+    query = f"SELECT sequence, name, facts FROM given_up WHERE json_valid(facts) AND NOT ({_UNDELIVERED})"
+    found = connection.execute(query).fetchall()
+    return [(sequence, name, facts) for sequence, name, text in found if (facts := _read(text)) is not None]
 
 
 def undelivered(connection: sqlite3.Connection, name: str, first: int = 0) -> list[int]:

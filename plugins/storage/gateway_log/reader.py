@@ -155,6 +155,11 @@ class LogReader:
         connection = self._connection(shard)
         return [] if connection is None else given_up.counts(connection)
 
+    def redelivered(self, shard: int) -> list[tuple[int, str, GivenUp]]:
+        """The shard's events that were given up and delivered since: sequence, subscription and facts."""
+        connection = self._connection(shard)
+        return [] if connection is None else given_up.redelivered(connection)
+
     def undelivered(self, shard: int, name: str) -> Iterator[Event]:
         """The shard's events that a subscription gave up and no replay has delivered, oldest first."""
         connection = self._connection(shard)

@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 
 from gateway_core.contract.capabilities import Found, GivenUp, GivenUpCount
-from gateway_core.contract.event import Event, split_position
+from gateway_core.contract.event import Event, position_of, split_position
 
 from .reader import LogReader
 from .starts import SLACK_NS, roughly_at
@@ -128,6 +128,16 @@ def given_up_counts(folder: Path) -> list[GivenUpCount]:
                 last = max(each.last, before.last, key=lambda given_up: given_up.at_ns)
                 found[each.name, each.to] = GivenUpCount(each.name, each.to, count, last)
     return list(found.values())
+
+
+def redelivered(folder: Path) -> dict[tuple[str, int], GivenUp]:
+    """See `gateway_core.contract.capabilities.TellsRedelivered`. It blocks. Raises `sqlite3.Error`."""
+    with LogReader(folder) as reader:
+        return {
+            (name, position_of(shard, sequence)): facts
+            for shard in reader.shards()
+            for sequence, name, facts in reader.redelivered(shard)
+        }
 
 
 def given_up_by(folder: Path, name: str, wanted: Container[tuple[str, str]]) -> dict[tuple[str, str], list[int]]:

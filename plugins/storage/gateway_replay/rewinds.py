@@ -1,5 +1,5 @@
-"""Sets a trigger back: halts it in all workers, waits for its attempts under way, moves its place in the channel, and
-lets it go on.
+"""Sets a trigger back: halts it in all workers, waits for its attempts under way, lets its subscription stand aside,
+moves its place in the channel, and lets it go on.
 
 The first worker asks the others over and over until all are where they should be, since any of them may end and start
 again meanwhile. Once all stand still it decides, in the channel and durably; a worker that ends after that goes back
@@ -9,19 +9,18 @@ when it starts again. One that is not asked any more, because the first one has 
 from __future__ import annotations
 
 import secrets
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Awaitable, Container, Mapping
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import anyio
 from anyio.abc import TaskGroup
 from gateway_api.routes import Problem
 
-from gateway_core.contract.capabilities import Joined
 from gateway_core.contract.errors import StorageError
 from gateway_core.contract.event import Event, split_position
 from gateway_core.contract.one_line import one_line
-from gateway_core.contract.replayable import Replayable, Rewinds
+from gateway_core.contract.replayable import Replayable, RewindRefused, Rewinds
 from gateway_core.contract.services import GatewayView
 from gateway_core.contract.topology import DeliveryView, TriggerView
 
@@ -37,9 +36,11 @@ IDLE_S = 60.0
 GO_S = 30.0
 """How long it waits for the other workers, once it is decided."""
 ASK_EVERY_S = 0.05
+RETRY_S = 1.0
 LEASE_S = 15.0
 """A worker that is not asked for so long lets its trigger go on."""
 Step = Literal["halt", "go", "end"]
+_T = TypeVar("_T")
 
 
 class Rewinder:
@@ -62,15 +63,39 @@ class Rewinder:
             id_ = secrets.token_hex(6)
             try:
                 async with self._halted(id_, name):
-                    firsts, counts = await self._looked(name, to_ns)
-                    _, channel = _rewindable(self._gateway, name)
-                    await channel.decide_rewind(name, firsts)
+                    firsts, counts = await self._kept(id_, name, self._decided(name, to_ns))
                     await go_back(self._gateway, name, firsts)
-                    asked = {**_question(id_, name, "go"), "partitions": [*firsts]}
+                    asked = {**_question(id_, name, "go"), "firsts": {str(p): first for p, first in firsts.items()}}
                     await self._others(asked, ("gone",), GO_S, "not gone back yet: it does by its next start")
+            except RewindRefused as e:
+                raise Problem(409, str(e)) from e
             except StorageError as e:
                 raise Problem(503, str(e)) from e
             return counts
+
+    async def _decided(self, name: str, to_ns: int) -> tuple[Mapping[int, int], Counts]:
+        firsts, counts = await self._looked(name, to_ns)
+        _, channel = _rewindable(self._gateway, name)
+        await channel.decide_rewind(name, firsts)
+        return firsts, counts
+
+    async def _kept(self, id_: str, name: str, work: Awaitable[_T]) -> _T:
+        """What `work` returns. The other workers are asked to stand still meanwhile, however long it takes."""
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(self._keep, _question(id_, name, "halt"))
+            try:
+                found: _T | Exception = await work
+            except (Problem, RewindRefused, StorageError) as e:
+                found = e
+            tasks.cancel_scope.cancel()
+        if isinstance(found, Exception):
+            raise found
+        return found
+
+    async def _keep(self, asked: Mapping[str, Any]) -> None:
+        while True:
+            await anyio.sleep(LEASE_S / 4)
+            await self._gateway.peers.ask(SERVICE, asked)
 
     @asynccontextmanager
     async def _halted(self, id_: str, name: str) -> AsyncIterator[None]:
@@ -82,11 +107,13 @@ class Rewinder:
                 await idle(gateway, name)
             if waited.cancelled_caught:
                 raise Problem(409, f"attempts are still under way after {IDLE_S:.0f} s: try again")
+            await stand_aside(gateway, name)
             await self._others(_question(id_, name, "halt"), ("halted",), IDLE_S, "does not stand still: try again")
             yield
         finally:
-            gateway.halt(())
             with anyio.CancelScope(shield=True):
+                await stay(gateway, name)
+                gateway.halt(())
                 await gateway.peers.ask(SERVICE, _question(id_, name, "end"))
 
     async def _others(self, asked: Mapping[str, Any], wanted: Container[str], within_s: float, otherwise: str) -> None:
@@ -113,6 +140,12 @@ class Rewinder:
         now_ns = gateway.clock.now_ns()
         if to_ns > now_ns:
             raise Problem(422, "a trigger is set back: `to` is in the future")
+        try:
+            await channel.check_rewind(trigger.name, gateway.workers)
+        except RewindRefused as e:
+            raise Problem(409, str(e)) from e
+        except StorageError as e:
+            raise Problem(503, str(e)) from e
         broker = trigger.broker.name
         assert isinstance(channel, Replayable)
         found = await selection.stretch_of(channel, broker, to_ns, now_ns + 1, "--to")
@@ -155,19 +188,28 @@ class RewindPart:
             self._tasks.start_soon(self._watch, id_)
         elif id_ == self._id and step == "go" and self._state == "halted":
             self._state = "going"
-            self._tasks.start_soon(self._go, id_, question["partitions"])
+            self._tasks.start_soon(self._go, id_, {int(p): first for p, first in question["firsts"].items()})
         elif id_ == self._id and step == "end":
             self._end("over")
         return {"worker": self._gateway.worker, "state": self._state, "fault": self._fault}
 
     async def _halt(self, id_: str) -> None:
-        await idle(self._gateway, self._name)
-        if id_ == self._id and self._state == "halting":
-            self._state = "halted"
+        while id_ == self._id and self._state == "halting":
+            await idle(self._gateway, self._name)
+            try:
+                await stand_aside(self._gateway, self._name)
+            except StorageError as e:
+                self._fault = one_line(e, 300)
+                await anyio.sleep(RETRY_S)
+                continue
+            if id_ == self._id and self._state == "halting":
+                self._state = "halted"
+            elif id_ == self._id:  # it is over by now
+                await stay(self._gateway, self._name)
 
-    async def _go(self, id_: str, partitions: Iterable[int]) -> None:
+    async def _go(self, id_: str, firsts: Mapping[int, int]) -> None:
         try:
-            await go_back(self._gateway, self._name, partitions)
+            await go_back(self._gateway, self._name, firsts)
         except (StorageError, Problem) as e:
             if id_ == self._id:
                 self._state, self._fault = "halted", one_line(e, 300)  # the next question retries it
@@ -185,25 +227,41 @@ class RewindPart:
     def _end(self, state: str) -> None:
         if self._state not in ("gone", "over"):
             self._gateway.halt(())
+            self._tasks.start_soon(stay, self._gateway, self._name)
         self._state = state
 
 
 async def idle(gateway: GatewayView, name: str) -> None:
-    """Returns once no attempt for a trigger is under way in this worker, and its place in the channel is written."""
+    """Returns once no attempt for a trigger is under way in this worker."""
     while (delivery := _delivery(gateway, name)) is not None and delivery.in_flight:  # noqa: ASYNC110 - once in a rewind
         await anyio.sleep(0.01)
-    trigger = gateway.topology.triggers.get(name)
-    if trigger is not None and isinstance(trigger.broker.channel, Joined):
-        await trigger.broker.channel.joined(name)
 
 
-async def go_back(gateway: GatewayView, name: str, partitions: Iterable[int]) -> None:
+async def stand_aside(gateway: GatewayView, name: str) -> None:
+    """Lets a trigger's subscription stand aside in this worker. Raises `StorageError`."""
+    if (channel := _channel(gateway, name)) is not None:
+        await channel.stand_aside(name)
+
+
+async def stay(gateway: GatewayView, name: str) -> None:
+    """Lets a trigger's subscription read on in this worker, if it stands aside."""
+    if (channel := _channel(gateway, name)) is not None:
+        await channel.stay(name)
+
+
+async def go_back(gateway: GatewayView, name: str, firsts: Mapping[int, int]) -> None:
     """Sets the trigger back in this worker, as was decided. Raises `StorageError` and `Problem`."""
     trigger, channel = _rewindable(gateway, name)
-    for partition in partitions:
+    for partition in firsts:
         if trigger.delivery is not None:
             trigger.delivery.withdraw(partition)
-    await channel.rewind(name)
+    await channel.rewind(name, firsts)
+
+
+def _channel(gateway: GatewayView, name: str) -> Rewinds | None:
+    trigger = gateway.topology.triggers.get(name)
+    channel = None if trigger is None else trigger.broker.channel
+    return channel if isinstance(channel, Rewinds) else None
 
 
 def _delivery(gateway: GatewayView, name: str) -> DeliveryView | None:

@@ -311,7 +311,7 @@ class Run:
             self._out[entry.position] = entry
             entry.delivery = delivery
             heappop(self._ready)
-            if not delivery.again(event, partial(self._settled, entry)):
+            if not delivery.again(event, partial(self._settled, entry), by=self.job.id):
                 del self._out[entry.position]
                 heappush(self._ready, entry)
                 why = "is paused" if delivery.paused else "has no room now"

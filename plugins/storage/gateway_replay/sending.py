@@ -56,7 +56,7 @@ class Delivers(Protocol):
     def paused(self) -> bool: ...
     @property
     def in_flight(self) -> int: ...
-    def again(self, event: Event, done: Redelivered) -> bool: ...
+    def again(self, event: Event, done: Redelivered, *, by: str) -> bool: ...
     def end_again(self) -> None: ...
 
 
@@ -91,7 +91,7 @@ class SinkDelivery:
         self._tasks.cancel_scope.cancel()
         await self._tasks.__aexit__(None, None, None)
 
-    def again(self, event: Event, done: Redelivered) -> bool:
+    def again(self, event: Event, done: Redelivered, *, by: str) -> bool:
         """See `contract.topology.DeliveryView`."""
         self._try(_Sent(event, done))
         return True

@@ -125,7 +125,7 @@ class Admin(AdminClient):
 
     async def committed(self, group: str, partitions: Collection[Partition]) -> dict[Partition, int | None]:
         """The committed offset of each partition (the next one to read), or None if the group has not committed one."""
-        return {partition: offset for partition, (offset, _) in (await self._committed(group, partitions)).items()}
+        return {partition: offset for partition, (offset, _) in (await self.committed_words(group, partitions)).items()}
 
     def _begins(self, committed: Mapping[Partition, tuple[int | None, str]]) -> dict[Partition, int]:
         found = {}
@@ -135,7 +135,7 @@ class Admin(AdminClient):
                 found[partition] = began
         return found
 
-    async def _committed(
+    async def committed_words(
         self, group: str, partitions: Collection[Partition]
     ) -> dict[Partition, tuple[int | None, str]]:
         """The committed offsets with their metadata."""
@@ -166,7 +166,7 @@ class Admin(AdminClient):
         """
         partitions = await self.partitions(topics)
         ids = {topic: self.ids.get(topic, "") for topic in topics}
-        known = await self._committed(group, partitions)
+        known = await self.committed_words(group, partitions)
         committed = {partition: offset for partition, (offset, _) in known.items()}
         missing = [partition for partition, offset in committed.items() if offset is None]
         bare = set(topics) - {name for (name, _), offset in committed.items() if offset is not None}
@@ -183,7 +183,7 @@ class Admin(AdminClient):
                 words = {p: offset_metadata(ids[p[0]], offset) for p, offset in starts.items()}
                 starts |= await self._starts([p for p in missing if p[0] in first], "earliest")
                 await self.commit(group, starts, words)
-            known = await self._committed(group, partitions)
+            known = await self.committed_words(group, partitions)
         if history is not None:
             history.keep(ids)
         return Prepared(new, self._begins(known))

@@ -5,8 +5,8 @@ Any number of gateways with the same config share the work: Kafka distributes th
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping, Sequence
-from typing import Any
+from collections.abc import Awaitable, Callable, Container, Mapping, Sequence
+from typing import Any, TypeVar
 
 import anyio
 from anyio.abc import TaskGroup
@@ -15,13 +15,13 @@ from gateway_transport.tasks import run
 
 from gateway_core.contract.capabilities import Found
 from gateway_core.contract.component import BuildContext
-from gateway_core.contract.errors import Overloaded, Refused
-from gateway_core.contract.event import Event, Message
+from gateway_core.contract.errors import Overloaded, Refused, StorageError
+from gateway_core.contract.event import Event, Message, split_position
 from gateway_core.contract.interfaces import Accepted, Filter, Receiver
 from gateway_core.contract.replayable import Stretch
 from gateway_core.contract.start_position import LATEST, StartPosition
 
-from . import connect
+from . import connect, rewinds
 from .admin import Admin
 from .client import KafkaFault, Producer
 from .config import KafkaChannelConfig
@@ -30,6 +30,8 @@ from .group_history import OffsetsLost
 from .reader_feed import KafkaReaderFeed
 from .records import preview, reader, writer
 from .search import TopicSearch
+
+_T = TypeVar("_T")
 
 START_S = 30.0
 JOIN_S = 20.0
@@ -189,13 +191,64 @@ class KafkaChannel:
     async def keep_only(self, names: Container[str]) -> None:
         """Nothing."""
 
+    # -- rewinds ----------------------------------------------------------------------------------------------------
+
+    async def check_rewind(self, name: str, workers: int) -> None:
+        """See `gateway_core.contract.replayable.Rewinds`."""
+        await self._asked(rewinds.check(self._options, self._group(name), workers))
+
+    async def stand_aside(self, name: str) -> None:
+        """See `gateway_core.contract.replayable.Rewinds`: it leaves its group."""
+        if (feed := self._feeds.get(name)) is not None:
+            await feed.stand_aside()
+
+    async def settled(self, name: str) -> Callable[[int], bool]:
+        """See `gateway_core.contract.replayable.Rewinds`."""
+        feed, committed = self._feeds.get(name), await self._asked(self._committed(name))
+
+        def settled(position: int) -> bool:
+            number, behind = split_position(position)
+            return behind <= committed.get(number, 0) or (feed is not None and feed.settled(position))
+
+        return settled
+
+    async def decide_rewind(self, name: str, firsts: Mapping[int, int]) -> None:
+        """See `gateway_core.contract.replayable.Rewinds`."""
+        await self._asked(rewinds.set_back(self._options, self._group(name), self._topic, firsts))
+
+    async def rewind(self, name: str, firsts: Mapping[int, int]) -> None:
+        """See `gateway_core.contract.replayable.Rewinds`: it joins its group again."""
+        if (feed := self._feeds.get(name)) is not None:
+            feed.come_back(self._tasks, firsts)
+            with anyio.move_on_after(JOIN_S):
+                await feed.flow.joined.wait()
+
+    async def stay(self, name: str) -> None:
+        """See `gateway_core.contract.replayable.Rewinds`."""
+        if (feed := self._feeds.get(name)) is not None:
+            feed.come_back(self._tasks, None)
+
+    async def _committed(self, name: str) -> dict[int, int]:
+        async with Admin(self._options) as admin:
+            partitions = await admin.partitions([self._topic])
+            found = await admin.committed(self._group(name), partitions)
+        return {number: offset for (_, number), offset in found.items() if offset is not None}
+
+    async def _asked(self, call: Awaitable[_T]) -> _T:
+        try:
+            return await call
+        except KafkaFault as e:
+            raise StorageError(f"the consumer groups can't be read or set back: {e}") from e
+
+    def _group(self, name: str) -> str:
+        return self._options.group_of(self._context.broker, name)
+
     # -- subscriptions ----------------------------------------------------------------------------------------------
 
     def attach(self, name: str, filter: Filter, receiver: Receiver, *, start: StartPosition = LATEST) -> KafkaFeed:
         """Adds a subscription: the consumer group `PREFIX.BROKER.NAME`. Positions are offsets plus one, as those of
         events; times are the records' timestamps, in milliseconds."""
-        group = self._options.group_of(self._context.broker, name)
-        feed = KafkaFeed(group, self._topic, filter, receiver, self._options, self._context, start)
+        feed = KafkaFeed(self._group(name), self._topic, filter, receiver, self._options, self._context, start)
         self._feeds[name] = feed
         if self._taking:
             self._tasks.start_soon(feed.join_later, self._tasks, self._gone.get(name))
@@ -204,9 +257,8 @@ class KafkaChannel:
     def attach_reader(self, name: str, filter: Filter, *, start: StartPosition = LATEST) -> KafkaReaderFeed:
         """Adds a sink that reads the topic itself. Its offsets are kept in the same consumer group, which has no
         members. Raises `StartError`. Each gateway with this config has such a reader; only one of them may read."""
-        group = self._options.group_of(self._context.broker, name)
         try:
-            feed = KafkaReaderFeed(name, group, self._topic, self._options, start, self._context.data_dir)
+            feed = KafkaReaderFeed(name, self._group(name), self._topic, self._options, start, self._context.data_dir)
         except KafkaFault as e:
             raise connect.start_error(self._context.owner, self._options, e) from e
         self._readers[name] = feed

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import anyio
 from anyio.abc import TaskGroup
@@ -11,7 +11,7 @@ from anyio.abc import TaskGroup
 from gateway_core.contract.component import BuildContext
 from gateway_core.contract.component_errors import Errors
 from gateway_core.contract.errors import Refused
-from gateway_core.contract.event import Event
+from gateway_core.contract.event import Event, split_position
 from gateway_core.contract.interfaces import Filter, Outcome, Receiver
 from gateway_core.contract.outcome import Stage
 from gateway_core.contract.start_position import StartPosition
@@ -66,6 +66,14 @@ class KafkaFeed:
         self._offer = receiver.offer
         self._reject = receiver.reject
         self._withdraw = receiver.withdraw
+        self._context = context
+        self.aside = False
+        """Whether it has left its group until `come_back`."""
+        self._set_up()
+
+    def _set_up(self) -> None:
+        """A member of the group, which has not joined it."""
+        options, context = self._options, self._context
         self.flow = Flow(
             self,
             reader(options.codec, context),
@@ -79,8 +87,8 @@ class KafkaFeed:
         self.flow.consumer = connect.consumer(
             options,
             context,
-            group=group,
-            topics=[topic],
+            group=self.group,
+            topics=[self._topic],
             member=self.flow,
             max_poll_records=options.max_poll_records,
             session_timeout_s=options.session_timeout_s,
@@ -125,6 +133,32 @@ class KafkaFeed:
             else:
                 self._waits_for = None
                 return
+
+    async def stand_aside(self) -> None:
+        """Commits, and leaves the group until `come_back`. No event is in flight."""
+        self._joining.cancel()
+        async with self._turn:
+            self.aside = True
+            await self.flow.stop()
+
+    def come_back(self, tasks: TaskGroup, firsts: Mapping[int, int] | None) -> None:
+        """Joins the group again, which has gone back to these positions by partition; None if nobody knows whether it
+        has. What was settled out of order before them is not read again."""
+        if not self.aside or self._leaving:
+            return
+        released = self.flow.released
+        self.aside = False
+        self._set_up()
+        for name, (safe, settled) in released.items():
+            first = 0 if firsts is None else firsts.get(name[1], 0)
+            self.flow.released[name] = safe, frozenset(offset for offset in settled if offset + 1 < first)
+        tasks.start_soon(self.join_later, tasks, None)
+
+    def settled(self, position: int) -> bool:
+        """Whether it is done with the event at a position, or never got it, as far as this member knows."""
+        number, behind = split_position(position)
+        _, settled = self.flow.released.get((self._topic, number), (0, frozenset[int]()))
+        return behind - 1 in settled or self.flow.delivery_state(position) in ("passed", "settled", "before")
 
     def wait_for(self, fault: KafkaFault) -> None:
         """The group can't be joined for now."""

@@ -7,7 +7,7 @@ Any number of gateways with the same config share the work: the server gives eac
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Container, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Container, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -28,7 +28,7 @@ from gateway_core.contract.one_line import one_line
 from gateway_core.contract.replayable import Stretch
 from gateway_core.contract.start_position import LATEST, StartPosition
 
-from . import again
+from . import again, rewinds
 from .client import Link, json_of
 from .config import JetStreamChannelConfig
 from .connect import check_keys
@@ -138,7 +138,8 @@ class JetStreamChannel:
                 self._state = (await self._link.js.stream_info(self._stream)).state
                 if passed >= TRIM_S and self._options.keep_s is not None:
                     passed = 0.0
-                    before = await settled_before(self._link.js, self._stream, self._options.keep_s)
+                    needed = [feed.consumer for feed in self._feeds.values()]
+                    before = await settled_before(self._link.js, self._stream, self._options.keep_s, needed)
                     if before > self._state.first_seq:
                         await self._link.js.purge_stream(self._stream, seq=before)
             except NotFoundError:
@@ -212,6 +213,43 @@ class JetStreamChannel:
 
     async def keep_only(self, names: Container[str]) -> None:
         """Nothing."""
+
+    async def check_rewind(self, name: str, workers: int) -> None:
+        """See `gateway_core.contract.replayable.Rewinds`."""
+
+    async def stand_aside(self, name: str) -> None:
+        """See `gateway_core.contract.replayable.Rewinds`."""
+        if (feed := self._feeds.get(name)) is not None:
+            await feed.stand_aside()
+
+    async def settled(self, name: str) -> Callable[[int], bool]:
+        """See `gateway_core.contract.replayable.Rewinds`."""
+        feed = self._feeds.get(name)
+        info = await self._past(self._link.js.consumer_info(self._stream, self._options.consumer_of(name)))
+        floor = info.ack_floor.stream_seq if info.ack_floor else 0
+
+        def settled(position: int) -> bool:
+            if position <= floor:
+                return True
+            return feed is not None and feed.delivery_state(position) in ("passed", "settled", "before")
+
+        return settled
+
+    async def decide_rewind(self, name: str, firsts: Mapping[int, int]) -> None:
+        """See `gateway_core.contract.replayable.Rewinds`."""
+        consumer, folder = self._options.consumer_of(name), self._context.data_dir
+        await self._past(rewinds.set_back(self._link.js, folder, self._stream, consumer, firsts[0]))
+
+    async def rewind(self, name: str, firsts: Mapping[int, int]) -> None:
+        """See `gateway_core.contract.replayable.Rewinds`."""
+        if (feed := self._feeds.get(name)) is not None:
+            feed.come_back(self._tasks, firsts[0])
+            await self.joined(name)
+
+    async def stay(self, name: str) -> None:
+        """See `gateway_core.contract.replayable.Rewinds`."""
+        if (feed := self._feeds.get(name)) is not None:
+            feed.come_back(self._tasks, None)
 
     async def _past(self, call: Awaitable[_T]) -> _T:
         try:

@@ -17,12 +17,13 @@ from gateway_core.contract import late_start
 from gateway_core.contract.capabilities import DeliveryState
 from gateway_core.contract.component import BuildContext
 from gateway_core.contract.component_errors import Errors
-from gateway_core.contract.errors import Refused
+from gateway_core.contract.errors import Refused, StartError
 from gateway_core.contract.event import Event, position_of, split_position
 from gateway_core.contract.interfaces import Filter, Outcome, Receiver
 from gateway_core.contract.outcome import Stage
 from gateway_core.contract.start_position import StartPosition
 
+from . import rewinds
 from .client import Link
 from .config import JetStreamChannelConfig
 from .pull import Puller
@@ -71,9 +72,17 @@ class JetStreamFeed:
         self._first = 0
         self._began = 0  # the first message that the consumer is for; 0: not known
         self._turn = 0
+        self._context = context
+        self.aside = False
+        """Whether it has given everything back until `come_back`."""
+        self._set_up()
+
+    def _set_up(self) -> None:
+        """A connection and what reads the consumer over it, which have not begun."""
+        options, context = self._options, self._context
         self._link = Link(
             options,
-            f"{context.owner}: consumer {consumer}",
+            f"{context.owner}: consumer {self.consumer}",
             context.clock,
             self._begin,
             run=self._run,
@@ -101,6 +110,11 @@ class JetStreamFeed:
     async def leave(self) -> None:
         """Reads no more, waits briefly for what is in flight, and gives the rest back."""
         self._leaving = True
+        if not self.aside:
+            await self._give_back()
+        self.left.set()
+
+    async def _give_back(self) -> None:
         with anyio.CancelScope(shield=True):
             await self._puller.stop()
             waiting = [event.position for event in self._waiting]
@@ -111,7 +125,31 @@ class JetStreamFeed:
                     await anyio.sleep(POLL_S)
             await self._puller.close()
             await self._link.stop()
-        self.left.set()
+
+    async def stand_aside(self) -> None:
+        """Gives everything back, and reads nothing until `come_back`. No event is in flight."""
+        if not self.aside and not self._leaving:
+            await self._give_back()
+            self.aside = True
+
+    def come_back(self, tasks: TaskGroup, to: int | None) -> None:
+        """Reads again. The consumer was set back to this message; None if nobody knows whether it was."""
+        if not self.aside or self._leaving:
+            return
+        self.aside = False
+        earlier = self._puller
+        self._began = 0
+        self.joined = anyio.Event()
+        self._set_up()
+        if to is not None:
+            self._puller.follow(earlier, to)
+        tasks.start_soon(self._join_again, tasks)
+
+    async def _join_again(self, tasks: TaskGroup) -> None:
+        try:
+            await self.join(tasks)
+        except StartError as e:
+            log.error("%s", e)
 
     async def _begin(self) -> None:
         await self._puller.begin()
@@ -131,6 +169,7 @@ class JetStreamFeed:
         if not self._late_known:
             self.started_late = await to_thread.run_sync(late_start.known, self._data_dir, self._late_name)
             self._late_known = True
+        await rewinds.finish(self._link.js, self._data_dir, self._stream, self.consumer)
         found = await ensure_consumer(
             self._link.js,
             self._stream,

@@ -22,6 +22,7 @@ from gateway_core.contract.clock import Clock, Timer
 
 from .client import Link
 from .settled_ranges import SettledRanges
+from .streams import rewound_by
 
 log = logging.getLogger("tidegate.nats")
 
@@ -96,6 +97,7 @@ class Puller:
         self._outstanding = 0  # messages that were asked for and have not come
         self._highest = self._pinged_to = 0
         self._repeats_to = 0  # a consumer that was made again sends what is known as if it were new
+        self._rewound_by = ""
         self._heard = 0.0
         self._silent = True  # since the last look
         self._ack_wait_s = 30.0
@@ -124,8 +126,14 @@ class Puller:
             consumer = await self._make(1)
         else:
             consumer = await self._make(self._resume_at() if self._stream_made else None)
-            if self._made and str(consumer.created) != self._made:
+            if self._made and rewound_by(consumer.config) != self._rewound_by:
+                log.warning("the consumer %s was set back: what was read of it is dropped", consumer.name)
+                self._reset()
+                self._forget()
+                consumer = await self._make(1)
+            elif self._made and str(consumer.created) != self._made:
                 self._repeats_to = self._highest
+        self._rewound_by = rewound_by(consumer.config)
         self._stream_made = made
         self._ack_wait_s = consumer.config.ack_wait or 30.0
         self._next = f"{self._api}.CONSUMER.MSG.NEXT.{consumer.stream_name}.{consumer.name}"
@@ -144,6 +152,11 @@ class Puller:
             self._hold_until = self._clock.monotonic() + self._ack_wait_s + 2
         if self._ping is None:
             self._ping = self._clock.call_later(self._ack_wait_s / 3, self._pings)
+
+    def follow(self, earlier: Puller, to: int) -> None:
+        """Takes the place of a closed one of the same consumer, which was set back to this message, or further where
+        an earlier one is not settled. What was settled before it is not taken again. Before `begin`."""
+        self._mine, self._repeats_to = earlier._mine.before(to), to - 1
 
     async def run(self) -> None:
         """While connected: asks for messages, and watches the consumer. Ends the connection if it is gone."""
@@ -276,7 +289,7 @@ class Puller:
         self._silent = False
         if delivered > 1 or sequence <= self._repeats_to:
             self.redelivered += 1
-            if sequence in self._acked or sequence in self._acked_before:
+            if sequence in self._acked or sequence in self._acked_before or sequence in self._mine:
                 self._link.post(msg.reply, ACK)
                 return
         if self._stopping:  # `close` gives it back

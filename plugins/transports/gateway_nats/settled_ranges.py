@@ -49,3 +49,10 @@ class SettledRanges:
         """The numbers mean nothing any more."""
         self._starts.clear()
         self._ends.clear()
+
+    def before(self, number: int) -> SettledRanges:
+        """Those before this one."""
+        found = SettledRanges()
+        found._starts = [start for start in self._starts if start < number]
+        found._ends = [min(end, number) for end in self._ends[: len(found._starts)]]
+        return found

@@ -131,7 +131,7 @@ async def ensure_consumer(
         first = _start(start, state)
         config = api.ConsumerConfig(
             durable_name=name,
-            description=f"{_BEGAN}{began}" if began else None,
+            description=description_of(began or 0) or None,
             ack_policy=api.AckPolicy.EXPLICIT,
             ack_wait=ack_wait_s,
             max_ack_pending=max_ack_pending,
@@ -182,13 +182,26 @@ async def _gone(js: JetStreamContext, stream: str, start: StartPosition, state: 
     return f"{asked} the stream {stream} had kept nothing before {at}: it began there"
 
 
-_BEGAN = "began with message "
+_DESCRIPTION = re.compile(r"(?:began with message (\d+))?(?:, )?(?:set back by rewind ([0-9a-f]+))?")
+
+
+def description_of(began: int, rewind: str = "") -> str:
+    """The description of a consumer: the sequence number of the first message that it was for (0: not known), and the
+    id of the rewind that made it."""
+    words = [f"began with message {began}"] if began else []
+    return ", ".join([*words, f"set back by rewind {rewind}"] if rewind else words)
 
 
 def began_at(config: api.ConsumerConfig) -> int:
     """The sequence number of the first message that a consumer was for; 0 if it does not tell."""
-    found = re.fullmatch(rf"{_BEGAN}(\d+)", config.description or "")
-    return int(found[1]) if found else 0
+    found = _DESCRIPTION.fullmatch(config.description or "")
+    return int(found[1] or 0) if found else 0
+
+
+def rewound_by(config: api.ConsumerConfig) -> str:
+    """The id of the rewind that made a consumer; "" if none did."""
+    found = _DESCRIPTION.fullmatch(config.description or "")
+    return (found[2] or "") if found else ""
 
 
 def start_of(start: Start) -> StartPosition:

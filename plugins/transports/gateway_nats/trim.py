@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from datetime import UTC, datetime, timedelta
 
 from nats.js import JetStreamContext, api
@@ -11,19 +12,20 @@ PAGE = 256
 STEPS = 40
 
 
-async def settled_before(js: JetStreamContext, stream: str, keep_s: float) -> int:
+async def settled_before(js: JetStreamContext, stream: str, keep_s: float, needed: Collection[str] = ()) -> int:
     """The first message that must stay: not settled by a consumer, or younger than `keep_s` seconds. 0 if the stream
-    has no consumer, since nobody could tell what is settled then. Raises what nats-py raises."""
-    floors: list[int] = []
+    has no consumer, or lacks one of those `needed` (it is being made again), since nobody could tell what is settled
+    then. Raises what nats-py raises."""
+    floors: dict[str, int] = {}
     while True:
         page = await js.consumers_info(stream, offset=len(floors))
-        floors += [info.ack_floor.stream_seq if info.ack_floor else 0 for info in page]
+        floors |= {info.name: info.ack_floor.stream_seq if info.ack_floor else 0 for info in page}
         if len(page) < PAGE:
             break
     state = (await js.stream_info(stream)).state
-    if not floors or not state.messages:
+    if not floors or not state.messages or any(name not in floors for name in needed):
         return 0
-    return await _first_younger(js, stream, state.first_seq, min(floors) + 1, keep_s)
+    return await _first_younger(js, stream, state.first_seq, min(floors.values()) + 1, keep_s)
 
 
 async def _first_younger(js: JetStreamContext, stream: str, low: int, high: int, keep_s: float) -> int:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
+from dataclasses import replace
 from functools import partial
 from typing import Any
 from urllib.parse import quote, urlencode
@@ -45,7 +46,8 @@ _REPLAY = "replay.html"
 _PAGE = 50
 _MOST_GROUPS = 50
 _MOST_EDITED = 256 * 1024
-_FILTERS = ("trigger", "reason", "group")
+_FILTERS = ("trigger", "reason", "group", "redelivered")
+_REDELIVERED = {"yes": True, "no": False}
 _GOOD = {"done": "good", "running": "", "waiting": "", "failed": "bad", "cancelled": "warn", "stopped": "warn"}
 
 
@@ -58,11 +60,13 @@ def routes(console: Console) -> list[Route]:
 
     def query_of(given: Any) -> Query:
         found = {name: given(name) or None for name in _FILTERS}
-        return Query(None, found["trigger"], found["reason"], group=found["group"])
+        since = _REDELIVERED.get(found["redelivered"] or "")
+        return Query(None, found["trigger"], found["reason"], group=found["group"], redelivered=since)
 
     async def listed(request: Request) -> dict[str, Any]:
         query = query_of(request.asked)
         snapshot, found = await to_thread.run_sync(overview.select, query)
+        sent = [e for e in found.entries if e.redelivered is None] if query.redelivered is None else found.entries
         skip = _number(request.asked("skip"))
         asked = {name: value for name in _FILTERS if (value := request.asked(name))}
         return {
@@ -81,7 +85,8 @@ def routes(console: Console) -> list[Route]:
             "size": _PAGE,
             "replays": [*replays.known.values()][:-6:-1],
             "rate": DEFAULT_RATE,
-            "reach": _reach(console, found.entries),
+            "reach": _reach(console, sent),
+            "redelivered": sum(1 for entry in found.entries if entry.redelivered is not None),
             "kind_of": _GOOD,
             "selected": len(asked) > 0,
         }
@@ -153,6 +158,8 @@ def routes(console: Console) -> list[Route]:
         query = query_of(form.get)
         if form.get("id"):
             query = Query(ids=frozenset((form["id"],)))
+        elif query.redelivered is None:
+            query = replace(query, redelivered=False)
         rate = checked_rate(_number(form.get("rate"), -1))
         replay = replays.new(query, rate, request.who, request.peer)
         if form.get("to") == _ALL:
@@ -288,6 +295,7 @@ def _full(console: Console, request: Request, dead_letter: DeadLetter) -> dict[s
         "view": view(document["event"], hides, request.role),
         "event_link": f"{ROOT}/events?{link}",
         "sendable": was_event(dead_letter),
+        "redelivered": document["redelivered"],
         "reach": _reach(console, [entry_of(dead_letter)]),
         "rate": DEFAULT_RATE,
     }

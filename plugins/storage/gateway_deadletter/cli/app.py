@@ -19,6 +19,22 @@ Trigger = Annotated[str | None, typer.Option(help="Only dead letters of this tri
 Reason = Annotated[str | None, typer.Option(help="Only dead letters whose reason contains this text.")]
 Broker = Annotated[str | None, typer.Option(help="Only dead letters of this broker.")]
 
+Pending = Annotated[
+    bool,
+    typer.Option("--pending", help="Only those whose trigger has not got the event since; the default of replays."),
+]
+Redelivered = Annotated[
+    bool,
+    typer.Option(
+        "--redelivered", help="Only those whose event a replay of past events, or a rewind, has delivered since."
+    ),
+]
+
+
+def _since(pending: bool, redelivered: bool, default: bool | None) -> bool | None:
+    return default if not (pending or redelivered) else None if pending and redelivered else redelivered
+
+
 KeyFile = Annotated[
     list[Path] | None,
     typer.Option(help="A file of more keys for encrypted dead letters, one per line. Reads the files itself."),
@@ -33,6 +49,8 @@ def list_(
     broker: Broker = None,
     trigger: Trigger = None,
     reason: Reason = None,
+    pending: Pending = False,
+    redelivered: Redelivered = False,
     key_file: KeyFile = None,
     as_json: Json = False,
 ) -> None:
@@ -44,7 +62,8 @@ def list_(
     from ..dead_letters import Query
     from .dlq import Where, list_dead_letters
 
-    where, query = Where(config, data_dir, admin, key_file or ()), Query(broker, trigger, reason)
+    since = _since(pending, redelivered, None)
+    where, query = Where(config, data_dir, admin, key_file or ()), Query(broker, trigger, reason, redelivered=since)
     raise typer.Exit(list_dead_letters(where, query, as_json=as_json))
 
 
@@ -114,6 +133,8 @@ def replay(
     broker: Broker = None,
     trigger: Trigger = None,
     reason: Reason = None,
+    pending: Pending = False,
+    redelivered: Redelivered = False,
     retry: Annotated[
         int, typer.Option(min=0, help="Number of retries after a temporary failure (503, no response).")
     ] = 5,
@@ -133,6 +154,9 @@ def replay(
 ) -> None:
     """Send the original events again, and remove the accepted ones from the dead letter.
 
+    --all leaves those out whose trigger has got the event since, unless you say --redelivered (only these), or
+    --pending --redelivered (both).
+
     The running gateway hands each to the trigger or bridge that gave it up, and to no other. --retry, --header and the
     options of TLS are for --to and --all-triggers, which send requests.
     """
@@ -145,7 +169,8 @@ def replay(
         raise typer.BadParameter("pass ids of dead letters, or --all")
     if to is not None and all_triggers:
         raise typer.BadParameter("--to names one address, --all-triggers the ingress of each broker: give one of them")
-    query = Query(broker, trigger, reason, frozenset(ids or ()))
+    since = _since(pending, redelivered, False if all_ else None)
+    query = Query(broker, trigger, reason, frozenset(ids or ()), redelivered=since)
     if to is None and not all_triggers:
         where = Where(config, data_dir, admin, key_file or ())
         raise typer.Exit(replay_at_triggers(where, query, dry_run=dry_run, as_json=as_json))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
@@ -105,8 +105,9 @@ def list_dead_letters(where: Where, query: Query, *, as_json: bool) -> int:
             print(f"not listed: {text}", file=sys.stderr)
         return code
     if found.rows:
-        shown = [[one_line(row[name] or "", 60) for name in COLUMNS] for row in found.rows]
-        tables.print_table("Dead letters", COLUMNS, shown)
+        columns = COLUMNS if not any(row.get("redelivered") for row in found.rows) else (*COLUMNS, "redelivered")
+        shown = [[one_line(_cell(row, name), 60) for name in columns] for row in found.rows]
+        tables.print_table("Dead letters", columns, shown)
     else:
         print("no dead letters that can be read here" if hidden else "no dead letters")
         for missing in found.unknown:
@@ -116,6 +117,20 @@ def list_dead_letters(where: Where, query: Query, *, as_json: bool) -> int:
     for other in found.unreadable:
         print(f"not readable from here: {one_line(other, 2000)}")
     return code
+
+
+def _cell(row: Mapping[str, Any], name: str) -> Any:
+    if name == "redelivered":
+        return redelivered_text(row.get(name))
+    return row[name] or ""
+
+
+def redelivered_text(since: Mapping[str, Any] | None) -> str:
+    """How the trigger has got the event since; "" if it has not."""
+    if not since:
+        return ""
+    by = since["by"]
+    return str(since["at"]) + ("" if not by else " by a rewind" if by == "rewind" else f" by replay {by}")
 
 
 def _read(stores: Stores, query: Query) -> _Found:
@@ -129,7 +144,8 @@ def _read(stores: Stores, query: Query) -> _Found:
 
 def asked(where: Where, query: Query) -> _Found:
     """What the gateway says; ids of the query do not count."""
-    chosen = {"broker": query.broker, "trigger": query.trigger, "reason": query.reason}
+    since = None if query.redelivered is None else str(query.redelivered).lower()
+    chosen = {"broker": query.broker, "trigger": query.trigger, "reason": query.reason, "redelivered": since}
     given = {name: value for name, value in chosen.items() if value is not None}
     found = _Found()
     with remote(where.admin, where.data_dir) as gateway:
@@ -160,5 +176,6 @@ def show_dead_letter(where: Where, id_: str, *, as_json: bool) -> None:
         return
     for name, value in document.items():
         if name != "event" and value not in (None, ""):
-            print(f"{name:>9}  {one_line(value, 2000)}")
+            shown = redelivered_text(value) if name == "redelivered" else value
+            print(f"{name:>9}  {one_line(shown, 2000)}")
     print(json.dumps(document["event"], indent=2, ensure_ascii=False))

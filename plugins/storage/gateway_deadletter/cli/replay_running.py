@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -28,14 +29,14 @@ def replay_at_triggers(where: Where, query: Query, *, dry_run: bool, as_json: bo
     if where.admin is None and not is_running(common.settings(data_dir=where.data_dir)):
         raise common.CommandError("the gateway isn't running: start it, or pass an address with --to")
     with remote(where.admin, where.data_dir) as gateway:
-        rows = _rows(where, query)
+        rows, left_out = _rows(where, query), _left_out(where, query)
         if dry_run:
-            return _would(rows, as_json=as_json)
+            return _would(rows, left_out, as_json=as_json)
         counts = _replayed(gateway, query) if rows else {"replayed": 0, "refused": 0, "skipped": 0, "left": 0}
     if as_json:
         common.print_json({**counts, "dry_run": False})
     else:
-        print(f"{counts['replayed']} replayed, {counts['left']} left")
+        print(f"{counts['replayed']} replayed, {counts['left']} left{left_out}")
     return OK if not counts["left"] else FAULT
 
 
@@ -49,7 +50,15 @@ def _rows(where: Where, query: Query) -> list[dict[str, Any]]:
     return rows
 
 
-def _would(rows: list[dict[str, Any]], *, as_json: bool) -> int:
+def _left_out(where: Where, query: Query) -> str:
+    """How many are not sent because their triggers have got the events since."""
+    if query.redelivered is not False:
+        return ""
+    count = len(asked(where, replace(query, redelivered=True)).rows)
+    return f"; {count} redelivered since, left out: --redelivered sends them" if count else ""
+
+
+def _would(rows: list[dict[str, Any]], left_out: str, *, as_json: bool) -> int:
     for row in rows if not as_json else ():
         to = f"trigger {row['trigger']} alone" if row["broker"] else f"bridge {row['trigger']}"
         to = to if row["stage"] != Stage.DECODE else "nowhere: it was never an event"
@@ -57,14 +66,15 @@ def _would(rows: list[dict[str, Any]], *, as_json: bool) -> int:
     if as_json:
         common.print_json({"replayed": 0, "refused": 0, "skipped": 0, "left": len(rows), "dry_run": True})
     else:
-        print(f"{len(rows)} would be sent")
+        print(f"{len(rows)} would be sent{left_out}")
     return OK
 
 
 def _replayed(gateway: Remote, query: Query) -> dict[str, int]:
     chosen = {"broker": query.broker, "trigger": query.trigger, "reason": query.reason}
     wanted: dict[str, Any] = {name: value for name, value in chosen.items() if value is not None}
-    wanted |= {"ids": sorted(query.ids)} if query.ids else {"all": True}
+    since = "any" if query.redelivered is None else "yes" if query.redelivered else "no"
+    wanted |= {"ids": sorted(query.ids)} if query.ids else {"all": True, "redelivered": since}
     body = msgspec.json.encode({**wanted, "rate": 0})
     replay = gateway.ask("POST", "replays", body=body, media="application/json")
     wait = _POLL_S
