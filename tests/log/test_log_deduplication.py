@@ -337,7 +337,7 @@ async def test_verify_reads_the_keys_on_disk(log: Any) -> None:
     assert fault.startswith("keys/keys-000001.runs: the keys of shard 0 from event 1 to before ")
     file.write_bytes(bytes([intact[0] ^ 1]) + intact[1:])
     [fault] = faults(log.folder)
-    assert fault == "keys/keys-000001.runs: is damaged at byte 0: the keys from there on are not known"
+    assert fault == "keys/keys-000001.runs: is damaged at byte 0: keys of events can't be read"
     ran = tidegate("log", "verify", "--data-dir", log.path)
     assert (ran.returncode, "all events are there" in ran.stdout) == (1, True)
     (log.folder / "keys.lock").touch()

@@ -54,8 +54,11 @@ def verify(data_dir: DataDir = DATA_DIR, broker: Broker = "default", as_json: Js
     waits = waiting(folder_of(data_dir, broker))
     remedy = f"{meta.remedy(folder_of(data_dir, broker))} while the gateway is stopped"
     told = f"restore the log from a backup, or run {remedy}"
-    if all(is_key_folder(fault.partition("/")[0]) for fault in found):  # `repair` can't make keys again
-        remedy = told = "all events are there, but some may be stored again if they are sent again"
+    if all(is_key_folder(fault.partition("/")[0]) for fault in found):
+        remedy = told = (
+            "all events are there: the next start makes these keys again from the events that the log still has, and"
+            " refuses to start if it lacks any"
+        )
     if as_json:
         answer = {"ok": not found, "faults": found, "remedy": remedy if found else None, "delayed": waits}
         typer.echo(json.dumps(answer))

@@ -14,6 +14,7 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from hashlib import blake2b
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from zlib import crc32
@@ -26,11 +27,13 @@ from gateway_core.contract.errors import Refused, StartError, StorageError
 from gateway_core.contract.event import Event, id_of, position_of
 from gateway_core.contract.one_line import one_line
 
+from . import meta
 from .checksum import PRIME
-from .key_index import KeyIndex, capacity_of
-from .key_runs import KEY, TAIL, Known
+from .key_index import EARLY_MS, RUN_MS, KeyIndex, capacity_of
+from .key_runs import END, KEY, TAIL, Base, Known, missing
+from .lost_keys import gaps, lost_keys
 from .other_keys import OtherKeys, Turn, folder_of, key_folders
-from .reader import JSON_DATA, TRACE, LogReader
+from .reader import JSON_DATA, TRACE, LogReader, shard_file
 from .shard import KEYED_COLUMNS, Shard, traced_flags
 
 if TYPE_CHECKING:
@@ -93,8 +96,12 @@ class Deduplication:
                     self._others.open(ends, now_ns // 1_000_000 - self._window_ms)
                     ends = {**self._others.ends(), **ends}
                 self._index.load(ends)
+                self._make_again(now_ns // 1_000_000)
                 for shard in (*shards[1:], main):
                     self._load(shard, self._sealed(shard.number))
+                for shard in shards[1:]:
+                    if not shard.damaged and self._reader.has_keys(shard.number):
+                        shard.sealed = self._sealed(shard.number)
         except (OSError, sqlite3.Error, StorageError) as e:
             raise StartError(f"log: the keys of {self._folder} can't be read: {e}") from e
         self.use(main, now_ns, begun=True)
@@ -131,11 +138,63 @@ class Deduplication:
                 log.error("%s: the newest keys are lost, as they can't be written: %s", self._folder, e)
                 self._index.start(shard.number, shard.next, now_ns // 1_000_000)
 
+    def _make_again(self, now_ms: int) -> None:
+        """Reads the keys of damaged runs from the log's rows. Raises `StartError` if the log no longer has them, since
+        the events could be stored again."""
+        folders = [self._index.generations, *(() if self._others is None else self._others.folders())]
+        since = max(now_ms - self._window_ms, self._forgot_ms)
+        if lost := list(lost_keys(self._reader, folders, since)):
+            which = ", ".join(f"events {first} to {before - 1} of shard {shard}" for shard, first, before in lost)
+            raise StartError(
+                f"log: keys in {self._folder} are damaged or missing ({which}), and the log no longer has these events:"
+                " they could be stored again. Restore the files of keys, or accept that with"
+                f" {meta.remedy(self._folder)}"
+            )
+        parts = [part for folder in folders for part in missing(folder, self._reader.shards())]
+        for shard, start, end in parts:
+            generations = [
+                *self._index.generations,
+                *(() if self._others is None else chain.from_iterable(self._others.folders())),
+            ]
+            for first, before in list(gaps(generations, shard, start, min(end, self._sealed(shard)))):
+                log.warning(
+                    "%s: keys of the events %d to %d of shard %d are damaged: they are read from the events again",
+                    *(self._folder, first, before - 1, shard),
+                )
+                self._make_part(shard, first, before, since)
+        self._index.mark()
+        if self._others is not None:
+            self._others.mark()
+
+    def _make_part(self, shard: int, start: int, end: int, since: int) -> None:
+        """Makes runs of keys that are older than those of other runs; of another worker's, only keys in memory."""
+        rows = [row for row in _rows_of(self._reader, shard, start, end) if row[1] // 1_000_000 > since]
+        if shard not in self._mine:
+            if self._others is not None:
+                self._others.put(shard, rows)
+            return
+        base = Base(shard, start, 0)
+        keys: dict[bytes, bytes] = {}
+        newest = 0
+        for sequence, received_ns, text in rows:
+            ms = received_ns // 1_000_000
+            if keys and (len(keys) >= self._index.run_keys or ms - base.ms >= RUN_MS):
+                self._index.add(base, sequence, newest, keys)
+                base, keys = Base(shard, sequence, 0), {}
+            if not keys:
+                base = base._replace(ms=max(0, ms - EARLY_MS))
+            name = text[:KEY]
+            newest = max(newest, ms)
+            if (known := self._find(name)) is None or known.ms < ms:  # a later one must stay the newest
+                content = int.from_bytes(text[KEY:], "big")
+                keys[name] = TAIL.pack(sequence - base.sequence, _within(ms - base.ms), content)
+        self._index.add(base, end, newest, keys)
+
     def _load(self, shard: Shard, start: int) -> None:
         """Puts the keys that no run has."""
         index = self._index
         begun = False
-        rows = _rows_of(shard, start)
+        rows = _rows_of(self._reader, shard.number, start)
         keys: dict[bytes, bytes] = {}
         newest = 0
         for sequence, received_ns, text in rows:
@@ -392,18 +451,17 @@ def _within(ms: int) -> int:
     return min(max(0, ms), SPAN - 1)
 
 
-def _rows_of(shard: Shard, start: int) -> Iterator[tuple[int, int, bytes]]:
-    """The sequence, time and key of each row that has one, from this sequence on. What is damaged is left out."""
-    with LogReader(shard.folder) as reader:
-        try:
-            if reader.has_keys(shard.number):
-                for table in ("kept_keys", "events"):
-                    for row in reader.keys(shard.number, table, start):
-                        if len(row[2]) == KEY + 4:
-                            yield row
-        except sqlite3.DatabaseError as e:
-            log.error(
-                "%s: the keys of its newest events can't be read, which may be stored again if they are sent again: %s",
-                shard.path,
-                e,
-            )
+def _rows_of(reader: LogReader, shard: int, start: int, end: int = END) -> Iterator[tuple[int, int, bytes]]:
+    """The sequence, time and key of each row that has one, of these sequences. What is damaged is left out."""
+    try:
+        if reader.has_keys(shard):
+            for table in ("kept_keys", "events"):
+                for row in reader.keys(shard, table, start, end):
+                    if len(row[2]) == KEY + 4:
+                        yield row
+    except sqlite3.DatabaseError as e:
+        log.error(
+            "%s: the keys of its newest events can't be read, which may be stored again if they are sent again: %s",
+            shard_file(reader.folder, shard),
+            e,
+        )

@@ -101,6 +101,33 @@ class KeyIndex:
         if not self._generations or self._generations[0].keys >= self._generations[0].capacity:
             self._begin_generation()
 
+    @property
+    def generations(self) -> list[Generation]:
+        """The oldest first."""
+        return self._generations[::-1]
+
+    def mark(self) -> None:
+        """Marks what is damaged, once its keys are known in another way. Raises `OSError`."""
+        last = True
+        for generation in self._generations:
+            begins = generation.runs or generation.damage
+            generation.mark(cut=last)
+            last = last and not begins
+
+    @property
+    def run_keys(self) -> int:
+        """How many keys a run should have."""
+        return self._run_keys
+
+    def add(self, base: Base, end: int, newest: int, keys: Mapping[bytes, bytes]) -> None:
+        """Writes keys that are not the newest ones as a run. Raises `OSError`."""
+        to = self._generations[0]
+        run = to.write(base, end, newest, self.forgot_ms, keys)
+        to.take(run)
+        self._note(run)
+        if to.keys >= to.capacity:
+            self._begin_generation()
+
     def begin(self, shard: int, sequence: int, ms: int) -> None:
         """What is put from now on is of this shard, with sequences from this one on. Raises `OSError`."""
         self._finish(wait=True)
@@ -176,6 +203,7 @@ class KeyIndex:
         self._finish(wait=self.overfull)
         if due and self._sealing is None:
             if batch.keys:
+                batch.end = max(batch.end, sequence)
                 self._seal()
             self._batch = Batch(batch.base.shard, sequence, ms)
 

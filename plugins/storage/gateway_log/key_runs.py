@@ -4,10 +4,14 @@ A generation is a share of all keys that is dropped as a whole when it is old, o
 `keys-000001.runs` is a sequence of runs; each is a header, entries of `ENTRY` bytes sorted by their keys, and a fence
 for every `BLOCK` of them, so that one read finds an entry. What a crash left of a run at the end is cut off at the next
 start: the log still has its keys. `keys-000001.bloom` is the filter as of some of the runs; the rest is read again.
+
+A start checks all runs. One that is damaged is left out, and the next header is looked for: `Damage` says what may be
+missing. Its first bytes then become `LOST`, so that it is no longer reported.
 """
 
 from __future__ import annotations
 
+import errno
 import logging
 import os
 import re
@@ -31,12 +35,18 @@ TAIL = Struct(">III")
 """What is known of a key: its event's sequence and time (ms), from the run's bases, and a checksum of its content."""
 ENTRY = KEY + TAIL.size
 BLOCK = 256
+END = 2**63 - 1
+"""After all sequences."""
 CELL_KEYS = 4
 """How many keys share a cell of 64 bits of the filter. Each sets up to four of them, so a full filter is wrong for less
 than 1 % of the keys that it has not."""
 _FILE = re.compile(r"keys-(\d{6,})\.runs")
 _HEAD = Struct(">4sIQQQQQIII")
-_MAGIC, _DEAD = b"TGK1", b"DEAD"
+_MAGIC, _DEAD, _LOST = b"TGK1", b"DEAD", b"LOST"
+_NOBODY = 2**32 - 1
+"""Stands for the shard of a run whose header was unreadable; the length of that run stands in place of a sequence."""
+_SEARCHED = 1 << 20
+_BEGINS = re.compile(b"|".join((_MAGIC, _DEAD, _LOST)))
 _BLOOM = Struct(">4sQQI")
 _BLOOM_EACH = 8
 """The filter is written once for so many runs."""
@@ -78,29 +88,51 @@ class Run(NamedTuple):
     fences: Sequence[int]
 
 
+class Damage(NamedTuple):
+    """A run that can't be read, at this byte: it has keys of `shard` from the sequence `start` to before `end`. If its
+    header is unreadable, `shard` is None. `size` is its length, 0 for what is left at the end of a file: `short` if it
+    ends too soon, as it does if a crash ends a write. `marked` says that the file names it."""
+
+    at: int
+    size: int
+    shard: int | None = None
+    start: int = 1
+    end: int = 0
+    marked: bool = False
+    short: bool = False
+
+
 class Generation:
     """One generation: a file of runs, and the filter of their keys. `keys` are those in runs."""
 
-    def __init__(self, folder: Path, number: int, capacity: int, *, create: bool = True) -> None:
+    def __init__(self, folder: Path, number: int, capacity: int, flags: int = os.O_RDWR | os.O_CREAT) -> None:
         self.number = number
         self.path = folder / f"keys-{number:06d}.runs"
         self.runs: list[Run] = []
+        self.damage: list[Damage] = []
         self.keys = 0
         self.capacity = capacity
         self.cells = _cells(capacity)
         self.count = len(self.cells)
         self._end = 0
         self._filtered = True
-        self._file = os.open(self.path, os.O_RDWR | (os.O_CREAT if create else 0) | os.O_CLOEXEC, 0o600)
+        self._file = os.open(self.path, flags | os.O_CLOEXEC, 0o600)
 
     @classmethod
     def of_other(cls, path: Path, capacity: int) -> Generation:
         """One that another worker writes: see `read_new`. Raises `OSError`."""
         match = _FILE.fullmatch(path.name)
         assert match is not None
-        generation = cls(path.parent, int(match[1]), capacity, create=False)
+        generation = cls(path.parent, int(match[1]), capacity, os.O_RDWR)
         generation._filtered = False
         return generation
+
+    @classmethod
+    def read_only(cls, path: Path) -> Generation:
+        """One for `read_all`. Raises `OSError`."""
+        match = _FILE.fullmatch(path.name)
+        assert match is not None
+        return cls(path.parent, int(match[1]), 0, os.O_RDONLY)
 
     @property
     def size(self) -> int:
@@ -202,12 +234,53 @@ class Generation:
         """Reads what is there. `ends` are the next sequences of the shards: a run beyond them is of a log that went
         back (a restored backup, a power failure), and is never used again. Raises `OSError`."""
         size = os.fstat(self._file).st_size
-        self.runs.extend(self._runs(size))
+        self.runs.extend(self._runs(size, self.damage))
+        self._note_rest(size)
         self.drop_beyond(ends)
         self.keys = sum(run.keys for run in self.runs)
-        if self._end < size:
-            os.ftruncate(self._file, self._end)
+        if not all(damage.marked for damage in self.damage):  # other keys may come to that place
+            self.path.with_suffix(".bloom").unlink(missing_ok=True)
         self._load_bloom()
+
+    def read_all(self) -> None:
+        """Reads which runs there are, without their filter. Raises `OSError`."""
+        size = os.fstat(self._file).st_size
+        self.runs.extend(self._runs(size, self.damage))
+        self._note_rest(size)
+
+    def _following(self, at: int) -> int:
+        """Where the run at this byte ends, as its header says."""
+        count = _HEAD.unpack(os.pread(self._file, _HEAD.size, at))[7]
+        return int(at + _HEAD.size + count * ENTRY + -(-count // BLOCK) * 4)
+
+    def _note_rest(self, size: int) -> None:
+        if (at := self._end) < size:
+            short = size - at < _HEAD.size or (os.pread(self._file, 4, at) == _MAGIC and self._following(at) > size)
+            self.damage.append(Damage(at, 0, short=short))
+
+    def mark(self, *, cut: bool) -> None:
+        """Marks what is damaged, since nothing of it is needed any more. `cut` removes what is left at the end. Raises
+        `OSError`."""
+        marked: list[Damage] = []
+        for each in self.damage:
+            if each.marked:
+                pass
+            elif not each.size and each.at < self._end:
+                continue  # a run took its place
+            elif not each.size and cut:
+                os.ftruncate(self._file, each.at)
+                continue
+            elif each.shard is not None:
+                os.pwrite(self._file, _LOST, each.at)
+            else:
+                size = each.size or max(os.fstat(self._file).st_size - each.at, _HEAD.size)
+                head = _HEAD.pack(_MAGIC, _NOBODY, size, 0, 0, 0, 0, 0, 0, 0)
+                os.pwrite(self._file, _LOST + head[4:-4] + crc32(head[:-4]).to_bytes(4, "big"), each.at)
+                self._end = max(self._end, each.at + size)
+            marked.append(each._replace(marked=True))
+        if marked != self.damage:
+            os.fsync(self._file)
+            self.damage = marked
 
     def drop_beyond(self, ends: Mapping[int, int]) -> None:
         """Marks runs dead that end beyond these next sequences of their shards. Raises `OSError`."""
@@ -218,12 +291,15 @@ class Generation:
             self.runs.remove(run)
             self.keys -= run.keys
 
-    def read_new(self) -> bool:
-        """Reads the runs that another worker has added. Returns whether there were any. Raises `OSError`."""
+    def read_new(self, *, begins: bool = False) -> bool:
+        """Reads the runs that another worker has added. Returns whether there were any. Raises `OSError`, also for
+        damaged ones, unless the worker `begins`."""
         size = os.fstat(self._file).st_size
         if size <= self._end:
             return False
-        new = [*self._runs(size)]
+        new = [*self._runs(size, self.damage if begins else None)]
+        if begins:
+            self._note_rest(size)
         self.runs += new
         self.keys += sum(run.keys for run in new)
         if not self._filtered and new:
@@ -235,29 +311,59 @@ class Generation:
                     self.add(key)
         return bool(new)
 
-    def _runs(self, size: int) -> Iterator[Run]:
+    def _runs(self, size: int, damage: list[Damage] | None) -> Iterator[Run]:
+        """The runs that come next. Those that are damaged go to `damage`. Raises `OSError`, also for them if it is
+        None."""
         while self._end < size:
             at = self._end
             head = os.pread(self._file, _HEAD.size, at)
-            try:
-                magic, shard, sequence, end, ms, newest, forgot, count, total, own = _HEAD.unpack(head)
-            except error:
+            if len(head) < _HEAD.size:
                 return
-            if magic not in (_MAGIC, _DEAD) or crc32(_MAGIC + head[4:-4]) != own:
-                return
-            entries = at + _HEAD.size
-            blocks = -(-count // BLOCK)
-            following = entries + count * ENTRY + blocks * 4
-            if following > size:
-                return
-            # only the last one may be torn: the others were there before it began
-            if following == size and crc32(os.pread(self._file, following - entries, entries)) != total:
-                return
-            self._end = following
-            if magic == _MAGIC:
-                fences = array("I")
-                fences.frombytes(os.pread(self._file, blocks * 4, entries + count * ENTRY))
-                yield Run(Base(shard, sequence, ms), end, newest, forgot, count, at, entries, fences)
+            magic, shard, sequence, end, ms, newest, forgot, count, total, own = _HEAD.unpack(head)
+            wrong: Damage | None = None
+            if magic not in (_MAGIC, _DEAD, _LOST) or crc32(_MAGIC + head[4:-4]) != own:
+                following = self._next_header(at + 1, size)
+                if not following:  # nothing was written after it: a crash may have torn it
+                    return
+                wrong = Damage(at, following - at)
+            elif shard == _NOBODY:
+                following = at + sequence
+                wrong = Damage(at, sequence, marked=True)
+            else:
+                entries = at + _HEAD.size
+                blocks = -(-count // BLOCK)
+                following = entries + count * ENTRY + blocks * 4
+                if following > size:
+                    return
+                if magic == _LOST:
+                    wrong = Damage(at, following - at, shard, sequence, end, marked=True)
+                elif magic == _MAGIC and crc32(body := os.pread(self._file, following - entries, entries)) != total:
+                    if following == size:  # as above
+                        return
+                    wrong = Damage(at, following - at, shard, sequence, end)
+            if wrong is None:
+                self._end = following
+                if magic == _MAGIC:
+                    fences = array("I")
+                    fences.frombytes(body[count * ENTRY :])
+                    yield Run(Base(shard, sequence, ms), end, newest, forgot, count, at, entries, fences)
+            elif damage is None and not wrong.marked:
+                raise OSError(errno.EIO, f"the keys of another worker are damaged at byte {at}", str(self.path))
+            else:
+                self._end = following
+                if damage is not None:
+                    damage.append(wrong)
+
+    def _next_header(self, at: int, size: int) -> int:
+        """Where a run begins, from this byte on; 0 if none does."""
+        while at < size:
+            part = os.pread(self._file, _SEARCHED + _HEAD.size - 1, at)
+            for match in _BEGINS.finditer(part, 0, _SEARCHED + 3):
+                head = part[match.start() : match.start() + _HEAD.size]
+                if len(head) == _HEAD.size and crc32(_MAGIC + head[4:-4]) == int.from_bytes(head[-4:], "big"):
+                    return at + match.start()
+            at += _SEARCHED
+        return 0
 
     def _load_bloom(self) -> None:
         known = 0
@@ -319,24 +425,37 @@ def files_in(folder: Path) -> list[Path]:
     return sorted((p for p in folder.iterdir() if _FILE.fullmatch(p.name)), key=lambda p: (len(p.name), p.name))
 
 
+def missing(generations: Sequence[Generation], shards: Sequence[int]) -> Iterator[tuple[int, int, int]]:
+    """What the damaged runs in a folder may have had keys of: the shard, and its sequences from one to before another.
+    `generations` are all of the folder, the oldest first; `shards` are all of the log."""
+    runs = [(n, run) for n, generation in enumerate(generations) for run in generation.runs]
+    for n, generation in enumerate(generations):
+        for damage in generation.damage:
+            if damage.shard is not None:
+                yield damage.shard, damage.start, damage.end
+                continue
+            # of a run, or of several, between these
+            before = [run for at, run in runs if (at, run.at) < (n, damage.at)]
+            after = [run for at, run in runs if (at, run.at) > (n, damage.at)]
+            for shard in {run.base.shard for run in (*before[-1:], *after[:1])} or shards:
+                start = max((run.end for run in before if run.base.shard == shard), default=1)
+                end = min((run.base.sequence for run in after if run.base.shard == shard), default=END)
+                if start < end:
+                    yield shard, start, end
+
+
 def run_faults(path: Path) -> Iterator[str]:
     """The faults of a generation's file: runs that are not as they were written. What is incomplete at its end is none:
     it may be being written, and the next start cuts it off. Raises `OSError`."""
-    with path.open("rb") as f:
-        at, size = 0, os.fstat(f.fileno()).st_size
-        while at + _HEAD.size <= size:
-            f.seek(at)
-            head = f.read(_HEAD.size)
-            magic, shard, sequence, end, _, _, _, count, total, own = _HEAD.unpack(head)
-            if magic not in (_MAGIC, _DEAD) or crc32(_MAGIC + head[4:-4]) != own:
-                yield f"is damaged at byte {at}: the keys from there on are not known"
-                return
-            body = count * ENTRY + -(-count // BLOCK) * 4
-            if at + len(head) + body > size:
-                return
-            if magic == _MAGIC and crc32(f.read(body)) != total:
-                yield (
-                    f"the keys of shard {shard} from event {sequence} to before {end} are damaged: some of these events"
-                    " may be stored again if they are sent again"
-                )
-            at += len(head) + body
+    generation = Generation.read_only(path)
+    try:
+        generation.read_all()
+        for damage in generation.damage:
+            if damage.marked or damage.short:
+                continue
+            if damage.shard is None:
+                yield f"is damaged at byte {damage.at}: keys of events can't be read"
+            else:
+                yield f"the keys of shard {damage.shard} from event {damage.start} to before {damage.end} are damaged"
+    finally:
+        generation.close()

@@ -13,7 +13,7 @@ import os
 import re
 import sqlite3
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
@@ -134,6 +134,8 @@ class OtherKeys:
         self._generations: dict[Path, Generation] = {}  # newest first within each folder
         self._shards: dict[int, _Rows] = {}
         self._sealed: dict[int, int] = {}
+        self._again: dict[int, dict[bytes, bytes]] = {}
+        self._begins = True
         self.forgot_ms = 0
         """See `KeyIndex.forgot_ms`."""
 
@@ -155,9 +157,9 @@ class OtherKeys:
         """Reads what is there; `mine` are the next sequences of the worker's own shards. Folders without a worker lose
         what is older than `expired_ms`.
 
-        Runs of events that the log no longer has are never used again, whoever wrote them: the worker of their shard
-        does this before its first append, so they can't be taken for later ones. Raises `StartError`, `OSError` and
-        `sqlite3.Error`."""
+        A damaged run is no fault here: see `key_runs.missing`. Runs of events that the log no longer has are never used
+        again, whoever wrote them: the worker of their shard does this before its first append, so they can't be taken
+        for later ones. Raises `StartError`, `OSError` and `sqlite3.Error`."""
         self._read_runs()
         ends = {**self.ends(), **mine}  # after the runs: what a worker writes meanwhile is not beyond them
         for generation in self._generations.values():
@@ -168,6 +170,27 @@ class OtherKeys:
             if number >= self._workers:
                 self._drop_expired(folder, expired_ms)
         self.look()
+        self._begins = False
+
+    def folders(self) -> list[list[Generation]]:
+        """The generations of each folder, the oldest first."""
+        found: dict[Path, list[Generation]] = {}
+        for path, generation in reversed(self._generations.items()):
+            found.setdefault(path.parent, []).append(generation)
+        return list(found.values())
+
+    def mark(self) -> None:
+        """Marks what is damaged in folders that no worker has. Raises `OSError`."""
+        without = {path for number, path in self._others().items() if number >= self._workers}
+        for path, generation in self._generations.items():
+            if self._worker == 0 and path.parent in without:
+                generation.mark(cut=False)
+
+    def put(self, shard: int, keys: Iterable[tuple[int, int, bytes]]) -> None:
+        """Adds keys that are in no run, because that is damaged: their sequence, time (ns) and key. Its worker makes a
+        run of them."""
+        again = self._again.setdefault(shard, {})
+        again.update({text[:KEY]: _tail(sequence, ns // 1_000_000, text[KEY:]) for sequence, ns, text in keys})
 
     def ends(self) -> dict[int, int]:
         """The next sequences of the shards of others that are not damaged. Raises like `open`."""
@@ -213,6 +236,9 @@ class OtherKeys:
         found: Known | None = None
         for shard, rows in self._shards.items():
             if (tail := rows.keys.get(key)) is not None:
+                found = _newer(found, _known(shard, tail))
+        for shard, keys in self._again.items():
+            if (tail := keys.get(key)) is not None:
                 found = _newer(found, _known(shard, tail))
         (place,) = place_in(key)
         for generation in self._generations.values():
@@ -275,7 +301,7 @@ class OtherKeys:
             self._open_generations(there)
         grown = False
         for generation in self._generations.values():
-            if generation.read_new():
+            if generation.read_new(begins=self._begins):
                 grown = True
         if grown:
             self._note_all()

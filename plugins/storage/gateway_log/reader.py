@@ -20,6 +20,7 @@ mode. Each gateway worker writes one shard. The contents of a file (format 2, or
       next    a lower bound of the next sequence, kept when rows are deleted: numbers are never reused
       checked the first sequence that has a checksum; format 1 had none
       routed  the sequence before which all events have been offered to the subscriptions
+      keys_gone, keys_gone_ns  see `LogReader.keys_gone`
     epochs (start INTEGER PRIMARY KEY, id TEXT)  -- the runs that appended, see `epochs.py`
     given_up (sequence INTEGER, name TEXT, facts TEXT)  -- events in a dead letter, see `given_up.py`
     kept_keys (sequence, received_ns, deduplication)  -- only in format 3: of deleted rows, until they are in a run
@@ -58,6 +59,7 @@ FORMAT = 3
 """The newest format."""
 KEYED = 3
 """The first one whose rows may have keys. Only logs that need them have it: older versions can't read it."""
+GONE, GONE_NS = "keys_gone", "keys_gone_ns"
 JSON_DATA, TRACED = 1, 2
 TRACE = ":trace"
 _decode = msgspec.json.Decoder(dict).decode
@@ -223,6 +225,14 @@ class LogReader:
             for found in connection.execute(f"{query} AND deduplication NOT NULL ORDER BY sequence", (start, end)):
                 if tuple(map(type, found)) == (int, int, bytes):  # damage leaves other types
                     yield found
+
+    def keys_gone(self, shard: int) -> tuple[int, int]:
+        """Before which sequence the shard no longer has the keys of events that are deleted, since they are on disk
+        elsewhere, and when the last of these was received (Unix time in nanoseconds); (1, 0) if it has all."""
+        connection = self._connection(shard)
+        query = "SELECT name, value FROM meta WHERE name IN (?, ?)"
+        found = {} if connection is None else dict(connection.execute(query, (GONE, GONE_NS)).fetchall())
+        return found.get(GONE, 1), found.get(GONE_NS, 0)
 
     def first_since(self, shard: int, ns: int, start: int, end: int) -> int:
         """The first sequence in `start <= sequence < end` of an event that was received at this time (Unix time in

@@ -17,7 +17,7 @@ from gateway_core.contract.errors import StartError
 from gateway_core.contract.event import position_of
 from gateway_core.contract.private_files import keep_private, open_to_others, sync_directory
 
-from . import damaged_cursors, delay_repair, epochs, given_up, meta, readers, schema
+from . import damaged_cursors, delay_repair, epochs, given_up, lost_keys, meta, readers, schema
 from .checksum import checksum
 from .cursor import CursorChanges, rewind_cursors, saving
 from .damaged_cursors import unfinished_repair
@@ -53,6 +53,7 @@ def repair(folder: Path) -> Iterator[str]:
             known = meta.Meta()
         for shard in sorted({*shards_in(folder), *map(int, known.shards)}):
             yield from _shard(folder, shard, known.shard(shard), stamp)
+        yield from lost_keys.accept(folder)
         for path in delay_files(folder):
             yield from delay_repair.repair(folder, path, stamp)
         yield from readers.repair(folder)
@@ -106,6 +107,8 @@ def _salvage(folder: Path, shard: int, stamp: str) -> Iterator[str]:
         if reader.has_keys(shard):
             schema.add_keys(target)
             _copy_kept_keys(reader, shard, target)
+            with suppress(sqlite3.DatabaseError):
+                schema.note_gone(target, *reader.keys_gone(shard))
         for rows in _parts(reader, shard, first, following, lost):
             kept, last = kept + len(rows), max([last, *(r.sequence for r in rows)])
             target.execute("BEGIN")

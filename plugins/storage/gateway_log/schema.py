@@ -11,7 +11,7 @@ from typing import Literal
 from gateway_core.contract.errors import StartError
 
 from .disk_reserve import is_full
-from .reader import FORMAT, KEYED, bounds_of
+from .reader import FORMAT, GONE, GONE_NS, KEYED, bounds_of
 from .rows import damaged, is_damage
 from .too_new import refuse_too_new
 
@@ -122,12 +122,27 @@ def add_keys(connection: sqlite3.Connection) -> None:
 def keep_keys(connection: sqlite3.Connection, sealed: int, end: int) -> None:
     """Keeps the keys of rows that are about to be deleted, those before the sequence `end`, if they are on disk nowhere
     else: that is so from `sealed` on. Call it in the transaction that deletes. Raises `sqlite3.Error`."""
+    query = "SELECT sequence, received_ns FROM {} WHERE sequence < ? ORDER BY sequence DESC LIMIT 1"
+    ends = {"events": min(sealed, end), "kept_keys": sealed}
+    if found := [row for table, before in ends.items() for row in connection.execute(query.format(table), (before,))]:
+        note_gone(connection, max(found)[0] + 1, max(found)[1])
     connection.execute("DELETE FROM kept_keys WHERE sequence < ?", (sealed,))
     connection.execute(
         "INSERT OR IGNORE INTO kept_keys SELECT sequence, received_ns, deduplication FROM events"
         " WHERE sequence >= ? AND sequence < ? AND deduplication IS NOT NULL",
         (sealed, end),
     )
+
+
+def note_gone(connection: sqlite3.Connection, before: int, ns: int) -> None:
+    """Notes what `LogReader.keys_gone` says. Raises `sqlite3.Error`."""
+    for name, value in ((GONE, before), (GONE_NS, ns)):
+        connection.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (name, value))
+
+
+def forget_gone(connection: sqlite3.Connection) -> None:
+    """Forgets what `LogReader.keys_gone` says. Raises `sqlite3.Error`."""
+    connection.execute("DELETE FROM meta WHERE name IN (?, ?)", (GONE, GONE_NS))
 
 
 def settle(connection: sqlite3.Connection) -> None:
