@@ -1,10 +1,12 @@
 """The sink that sends several events in one request: the JSON batch format (CloudEvents JSON event format 1.0.2,
 section 4).
 
-Each event is an attempt of its own for the gateway, with the outcome of the request that it was part of. If a
-subscriber rejects a batch for good, one of its events may be the reason: all get an outcome that is `shared`, and come
-back at once. The sink then sends each half of them as a batch, until the event that is rejected stands alone. A 5xx may
-have such a reason, too: the first time each event waits for its retry, the second time the batch is split.
+Each event is an attempt of its own for the gateway, with the outcome of the request that it was part of, unless the
+response has statuses of single events (`batch_responses`).
+
+If a subscriber rejects a batch for good, one of its events may be the reason: all get an outcome that is `shared`, and
+come back at once. The sink then sends each half of them as a batch, until the event that is rejected stands alone. A
+5xx may have such a reason, too: the first time each event waits for its retry, the second time the batch is split.
 """
 
 from __future__ import annotations
@@ -22,6 +24,7 @@ from gateway_core.contract.event import Event, Message, id_of
 from gateway_core.contract.interfaces import Codec, Outcome
 from gateway_core.contract.outcome import unwritable
 
+from .batch_responses import BatchResponses
 from .client import NativeSink, preview, shared_parts
 from .config import HttpSinkConfig
 from .credentials.signing import Signer, Unsigned, signer_of
@@ -59,14 +62,20 @@ class _Batch:
 class BatchSink(NativeSink):
     """A `Sink` whose requests have up to `batch.max_events` events."""
 
-    __slots__ = ("_again", "_codec", "_failed", "_metrics", "_open", "_options", "_sign", "_waiting", "in_flight")
+    __slots__ = (
+        "_again", "_codec", "_failed", "_metrics", "_open", "_options", "_responses", "_sign", "_waiting", "in_flight",
+    )  # fmt: skip
 
     def __init__(self, options: HttpSinkConfig, context: BuildContext, codec: Codec) -> None:
         assert options.batch is not None
         self._codec: Codec = context.build(
             CodecRef("cloudevents", None, CloudEventsConfig(mode="structured")), "codec", binding=HTTP
         )
-        super().__init__(options, context, shared_parts(options, context, codec), self._codec.encode)
+        shared = shared_parts(options, context, codec)
+        super().__init__(options, context, shared, self._codec.encode)
+        self._responses = BatchResponses(shared.value.classifier, shared.value.target.secrets)
+        self._pool.classifier = self._responses
+        self.classify = self._responses.classify_one
         self._options = options.batch
         self._sign: Signer | None = signer_of(options.credentials, context) if options.credentials else None
         self._open: _Batch | None = None
@@ -149,6 +158,10 @@ class BatchSink(NativeSink):
         elif outcome.delivered:
             if self._failed:
                 self._failed.difference_update(map(_key, batch.events))
+            if outcome.data is not None:
+                for done, one in zip(batch.done, self._responses.outcomes(outcome, batch.events), strict=True):
+                    done(one)
+                return
         elif code is not None and code >= 500 and code != _BUSY:
             outcome = self._failed_again(batch, outcome)
         self._end(batch, outcome)
