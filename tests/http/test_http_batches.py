@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import time
 from collections import Counter
@@ -205,6 +206,134 @@ async def test_a_batch_waits_as_long_as_its_response_asks(code: int, tmp_path: P
             await until(lambda: status().delivered + status().dead_lettered == 20)
             assert (status().delivered, status().attempts, status().retried) == (20, 40, 20)
     assert [len(ids(request)) for request in subscriber.requests] == [20, 20]
+
+
+def multi_status(request: Received, of: Callable[[str], int | str | None], code: int = 207) -> Any:
+    """A response with the status of each event, but those of which it is None."""
+    items = [{"id": i, "status": of(i)} for i in ids(request) if of(i) is not None]
+    return code, {"content-type": "application/json"}, json.dumps({"items": items}).encode()
+
+
+@pytest.mark.spec("BATCH-08")
+async def test_each_event_has_the_status_that_a_207_says_of_it(tmp_path: Path) -> None:
+    parts, seen = Parts(), Counter[str]()
+
+    def decide(request: Received) -> Any:
+        seen.update(ids(request))
+        poor = {"17": 422, "18": 503 if seen["18"] < 3 else 204, "19": "500", "20": 401}
+        return multi_status(request, lambda i: poor.get(i, 200))
+
+    with Subscriber(decide=decide) as subscriber:
+        delivery = {"retry": 2, "backoff": "linear", "backoff_delay_s": 0.01}
+        async with gateway(parts, subscriber.url, tmp_path, {"max_events": 50, "wait": 0.1}, delivery) as status:
+            await put(parts, *(event(n) for n in range(50)))
+            await until(lambda: status().delivered == 47 and status().dead_lettered == 3)
+            found = status()
+    assert seen == {str(n): 1 for n in range(50)} | {"18": 3, "19": 3}
+    assert (found.attempts, found.retried) == (54, 4)
+    letters = {e.attributes["id"]: e.attributes for e in parts.letters.sent}
+    assert {i: (a["tidegateattempts"], a["knativeerrorcode"]) for i, a in letters.items()} == {
+        "17": (1, "422"), "19": (3, "500"), "20": (1, "401"),
+    }  # fmt: skip
+    assert b'"status": 422' in base64.b64decode(letters["17"]["knativeerrordata"])
+
+
+@pytest.mark.spec("BATCH-09")
+async def test_an_event_that_a_207_says_nothing_of_is_tried_again(tmp_path: Path) -> None:
+    parts, seen = Parts(), Counter[str]()
+
+    def decide(request: Received) -> Any:
+        seen.update(ids(request))
+        return multi_status(request, lambda i: None if i == "3" and seen["3"] < 3 else 204)
+
+    with Subscriber(decide=decide) as subscriber:
+        delivery = {"retry": 2, "backoff_delay_s": 0.01}
+        async with gateway(parts, subscriber.url, tmp_path, {"max_events": 5, "wait": 0.05}, delivery) as status:
+            await put(parts, *(event(n) for n in range(5)))
+            await until(lambda: status().delivered == 5)
+    assert seen == {str(n): 1 for n in range(5)} | {"3": 3}
+
+
+@pytest.mark.spec("BATCH-09")
+@pytest.mark.parametrize(
+    ("body", "says"),
+    [
+        (b"", "can't be read"),
+        (b'<?xml version="1.0"?><multistatus xmlns="DAV:"/>', "can't be read"),
+        (b'{"items": [{"id": "0", "status": 204}, {"id": "1", "status": "done"}]}', "none of a response"),
+        (b'{"items": []}', "does not say"),
+        (b'{"items": [%s]}' % b",".join([b'{"id": "0", "status": 204}'] * 50_000), "longer than 1048576 bytes"),
+    ],
+)
+async def test_a_207_that_says_nothing_delivers_nothing(body: bytes, says: str, tmp_path: Path) -> None:
+    parts = Parts()
+    with Subscriber(default=(207, {"content-type": "application/json"}, body)) as subscriber:
+        delivery = {"retry": 1, "backoff_delay_s": 0.01}
+        async with gateway(parts, subscriber.url, tmp_path, {"max_events": 5, "wait": 0.05}, delivery) as status:
+            await put(parts, *(event(n) for n in range(5)))
+            await until(lambda: status().dead_lettered == 5)
+            assert (status().delivered, status().attempts) == (0, 10)
+    for letter in parts.letters.sent:
+        assert letter.attributes["knativeerrorcode"] == "207"
+        assert says in letter.attributes["tidegatereason"]
+
+
+@pytest.mark.spec("BATCH-08")
+async def test_a_200_may_say_which_events_failed(tmp_path: Path) -> None:
+    parts, seen = Parts(), Counter[str]()
+
+    def decide(request: Received) -> Any:
+        seen.update(ids(request))
+        poor = {"2": 422, "3": 503 if seen["3"] < 2 else None}
+        return multi_status(request, poor.get, 200)
+
+    with Subscriber(decide=decide) as subscriber:
+        delivery = {"retry": 2, "backoff_delay_s": 0.01}
+        async with gateway(parts, subscriber.url, tmp_path, {"max_events": 5, "wait": 0.05}, delivery) as status:
+            await put(parts, *(event(n) for n in range(5)))
+            await until(lambda: status().delivered == 4 and status().dead_lettered == 1)
+    assert seen == {str(n): 1 for n in range(5)} | {"3": 2}
+
+
+@pytest.mark.spec("BATCH-01")
+@pytest.mark.parametrize(
+    "body", [b"", b"ok", b'{"accepted": 5}', b'{"items": [{"id": "2", "status": "shipped"}]}', b"[]"]
+)
+async def test_a_200_with_any_other_body_settles_all(body: bytes, tmp_path: Path) -> None:
+    parts = Parts()
+    with Subscriber(default=(200, {"content-type": "application/json"}, body)) as subscriber:
+        async with gateway(parts, subscriber.url, tmp_path, {"max_events": 5, "wait": 5}) as status:
+            await put(parts, *(event(n) for n in range(5)))
+            await until(lambda: status().delivered == 5)
+    assert len(subscriber.requests) == 1
+
+
+@pytest.mark.spec("BATCH-04", "BATCH-08")
+async def test_the_order_of_a_key_is_kept_when_single_events_of_batches_fail(tmp_path: Path) -> None:
+    parts, taken, seen = Parts(), dict[str, list[int]](), Counter[str]()
+
+    def of(one: str) -> int:
+        seen[one] += 1
+        n = int(one)
+        if n % 25 == 7:
+            return 422
+        if n % 5 == 1 and seen[one] < 3:
+            return 503
+        taken.setdefault(f"k{n % 8}", []).append(n)
+        return 204
+
+    def decide(request: Received) -> Any:
+        statuses = {i: of(i) for i in ids(request)}
+        return multi_status(request, statuses.get)
+
+    with Subscriber(decide=decide) as subscriber:
+        delivery = {"order": "key", "retry": 3, "backoff": "linear", "backoff_delay_s": 0.002}
+        async with gateway(parts, subscriber.url, tmp_path, {"max_events": 8, "wait": 0.005}, delivery) as status:
+            await put(parts, *(event(n, key=f"k{n % 8}") for n in range(200)))
+            await until(lambda: status().delivered + status().dead_lettered == 200)
+    assert {int(e.attributes["id"]) for e in parts.letters.sent} == {n for n in range(200) if n % 25 == 7}
+    assert all(numbers == sorted(set(numbers)) for numbers in taken.values())
+    assert sum(map(len, taken.values())) == 192
 
 
 @pytest.mark.spec("BATCH-04")

@@ -8,7 +8,7 @@ from pathlib import Path
 import httpx
 import pytest
 from gateway_auth.keys import add_key
-from gateway_testing import Subscriber
+from gateway_testing import Received, Subscriber
 from opentelemetry.sdk.trace.sampling import ALWAYS_OFF
 from opentelemetry.trace import SpanKind, StatusCode
 
@@ -27,6 +27,7 @@ from tests.traced import (
     post,
     says,
     traced,
+    wait_until,
 )
 from tests.twins import twins
 
@@ -247,3 +248,26 @@ def test_a_bridge_is_two_spans_the_first_of_which_ends_with_the_second(tmp_path:
         receive, deliver = spans.one("receive b"), spans.one("deliver b")
     assert (parent_of(receive), parent_of(deliver)) == (CLIENT, of_span(receive))
     assert (receive.end_time or 0) >= (deliver.end_time or 0)
+
+
+@pytest.mark.spec("BATCH-02", "BATCH-07")
+@pytest.mark.parametrize("code", [422, 500])
+def test_a_batch_is_split_also_while_its_attempts_are_traced(code: int, tmp_path: Path) -> None:
+    """Each attempt has a copy of the event, with a context of its own."""
+    spans = Spans()
+
+    def decide(request: Received) -> int:
+        return code if any(one["id"] == "3" for one in json.loads(request.body)) else 204
+
+    with Subscriber(decide=decide) as s:
+        batch = f"{{http: {{url: '{s.url}', batch: {{max_events: 8, wait: 0.1}}}}}}"
+        trigger = f"all: {{subscriber: {batch}, delivery: {{retry: 2, backoff: linear, backoff_delay_s: 0.01}}}}"
+        with traced(config(trigger), tmp_path, spans) as g:
+            events = [{"specversion": "1.0", "id": str(n), "source": "/s", "type": "t"} for n in range(8)]
+            headers = {"content-type": "application/cloudevents-batch+json"}
+            assert post(g.ingress(), headers, json.dumps(events).encode()) == 202
+            wait_until(lambda: g.status().triggers[0].dead_lettered, lambda: str(len(s.requests)), 20)
+            wait_until(lambda: g.status().triggers[0].delivered == 7, lambda: str(len(s.requests)), 20)
+            attempts = g.status().triggers[0].attempts
+    assert len(s.requests) <= 12
+    assert len(spans.named("deliver all")) == attempts == sum(len(json.loads(r.body)) for r in s.requests)

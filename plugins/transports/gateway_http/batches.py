@@ -1,16 +1,18 @@
 """The sink that sends several events in one request: the JSON batch format (CloudEvents JSON event format 1.0.2,
 section 4).
 
-Each event is an attempt of its own for the gateway, with the outcome of the request that it was part of. If a
-subscriber rejects a batch for good, one of its events may be the reason: all get an outcome that is `shared`, and come
-back at once. The sink then sends each half of them as a batch, until the event that is rejected stands alone. A 5xx may
-have such a reason, too: the first time each event waits for its retry, the second time the batch is split.
+Each event is an attempt of its own for the gateway, with the outcome of the request that it was part of, unless the
+response has statuses of single events (`batch_responses`).
+
+If a subscriber rejects a batch for good, one of its events may be the reason: all get an outcome that is `shared`, and
+come back at once. The sink then sends each half of them as a batch, until the event that is rejected stands alone. A
+5xx may have such a reason, too: the first time each event waits for its retry, the second time the batch is split.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from functools import partial
 
 from gateway_cloudevents.bindings import HTTP
@@ -18,10 +20,11 @@ from gateway_cloudevents.config import CloudEventsConfig
 
 from gateway_core.contract.component import BuildContext, CodecRef
 from gateway_core.contract.errors import Refused
-from gateway_core.contract.event import Event, Message
+from gateway_core.contract.event import Event, Message, id_of
 from gateway_core.contract.interfaces import Codec, Outcome
 from gateway_core.contract.outcome import unwritable
 
+from .batch_responses import BatchResponses
 from .client import NativeSink, preview, shared_parts
 from .config import HttpSinkConfig
 from .credentials.signing import Signer, Unsigned, signer_of
@@ -59,20 +62,26 @@ class _Batch:
 class BatchSink(NativeSink):
     """A `Sink` whose requests have up to `batch.max_events` events."""
 
-    __slots__ = ("_again", "_codec", "_failed", "_metrics", "_open", "_options", "_sign", "_waiting", "in_flight")
+    __slots__ = (
+        "_again", "_codec", "_failed", "_metrics", "_open", "_options", "_responses", "_sign", "_waiting", "in_flight",
+    )  # fmt: skip
 
     def __init__(self, options: HttpSinkConfig, context: BuildContext, codec: Codec) -> None:
         assert options.batch is not None
         self._codec: Codec = context.build(
             CodecRef("cloudevents", None, CloudEventsConfig(mode="structured")), "codec", binding=HTTP
         )
-        super().__init__(options, context, shared_parts(options, context, codec), self._codec.encode)
+        shared = shared_parts(options, context, codec)
+        super().__init__(options, context, shared, self._codec.encode)
+        self._responses = BatchResponses(shared.value.classifier, shared.value.target.secrets)
+        self._pool.classifier = self._responses
+        self.classify = self._responses.classify_one
         self._options = options.batch
         self._sign: Signer | None = signer_of(options.credentials, context) if options.credentials else None
         self._open: _Batch | None = None
         self._waiting: set[_Batch] = set()
-        self._again: dict[int, tuple[Event, _Batch]] = {}  # by the identity of an event: the half it belongs to
-        self._failed: dict[int, Event] = {}  # by identity: events whose batch got a 5xx
+        self._again: dict[Hashable, list[_Batch]] = {}  # the halves that events belong to
+        self._failed: set[Hashable] = set()  # events whose batch got a 5xx
         self._metrics = {"tidegate_http_batches_total": 0, "tidegate_http_batches_split_total": 0}
         most = self._options.max_events
         self.most_in_flight = options.max_connections * most
@@ -94,9 +103,9 @@ class BatchSink(NativeSink):
         except Refused as e:
             self._loop.call_soon(done, unwritable(e))
             return
-        half = self._again.pop(id(event), None) if self._again else None
-        if half is not None and half[0] is event:
-            batch = half[1]
+        half = self._half(event) if self._again else None
+        if half is not None:
+            batch = half
         else:
             found = self._open
             if found is not None and found.size + len(body) >= self._options.max_bytes:
@@ -148,8 +157,11 @@ class BatchSink(NativeSink):
             outcome = self._split(batch, outcome)
         elif outcome.delivered:
             if self._failed:
-                for event in batch.events:
-                    self._failed.pop(id(event), None)
+                self._failed.difference_update(map(_key, batch.events))
+            if outcome.data is not None:
+                for done, one in zip(batch.done, self._responses.outcomes(outcome, batch.events), strict=True):
+                    done(one)
+                return
         elif code is not None and code >= 500 and code != _BUSY:
             outcome = self._failed_again(batch, outcome)
         self._end(batch, outcome)
@@ -159,15 +171,14 @@ class BatchSink(NativeSink):
         alone has a batch to fail in again before the next split."""
         events = batch.events
         if len(events) == 1:
-            self._failed.pop(id(events[0]), None)
+            self._failed.discard(_key(events[0]))
             return outcome
-        if any(self._failed.get(id(event)) is event for event in events):
-            self._failed.update((id(event), event) for event in events)  # so that its halves are split, too
-            return self._split(batch, outcome)
-        if len(self._failed) + len(events) > _MOST_AGAIN:
+        keys = set(map(_key, events))
+        again = not self._failed.isdisjoint(keys)
+        if not again and len(self._failed) + len(keys) > _MOST_AGAIN:
             self._failed.clear()
-        self._failed.update((id(event), event) for event in events)
-        return outcome
+        self._failed |= keys  # also of a batch that is split, so that its halves are, too
+        return self._split(batch, outcome) if again else outcome
 
     def _split(self, batch: _Batch, outcome: Outcome) -> Outcome:
         """Its events are sent again, in two halves."""
@@ -178,11 +189,29 @@ class BatchSink(NativeSink):
         middle = (count + 1) // 2
         for events in (batch.events[:middle], batch.events[middle:]):
             half = _Batch(len(events))
-            self._again.update((id(event), (event, half)) for event in events)
+            for event in events:
+                self._again.setdefault(_key(event), []).append(half)
         reason = f"{outcome.reason} for a batch of {count} events"
         return Outcome(False, retry=True, code=outcome.code, data=outcome.data, reason=reason, shared=True)
+
+    def _half(self, event: Event) -> _Batch | None:
+        """The half of a batch that this event is sent again in, if it belongs to one."""
+        key = _key(event)
+        halves = self._again.get(key)
+        if halves is None:
+            return None
+        half = halves.pop()
+        if not halves:
+            del self._again[key]
+        return half
 
     @staticmethod
     def _end(batch: _Batch, outcome: Outcome) -> None:
         for done in batch.done:
             done(outcome)
+
+
+def _key(event: Event) -> Hashable:
+    """What an event has in common with that of its next attempt, which may be a copy: with another trace context, or as
+    transforms leave it. It has a position, unless it comes from a bridge's source that has none."""
+    return event.position or (event.attributes.get("source"), id_of(event))

@@ -112,7 +112,8 @@ class HttpSinkConfig(Config):
     """Asks for permission to send, and keeps to the granted rate."""
 
     batch: BatchConfig | None = None
-    """Sends several events in one request, to a subscriber that takes batches. One response is that of all."""
+    """Sends several events in one request, to a subscriber that takes batches. One response is that of all, unless its
+    body has a status for each."""
 
     @model_validator(mode="after")
     def _batches(self) -> Self:
