@@ -15,6 +15,7 @@ import pytest
 from gateway_log import plugin as log_plugin
 from gateway_log.backup import back_up
 from gateway_log.delay_file import DelayFile, Waiting
+from gateway_log.delays import GATHER_S
 from gateway_log.repair import repair
 from gateway_log.rows import Row
 from gateway_testing import ScriptedSink
@@ -22,6 +23,7 @@ from pydantic import ValidationError
 
 from gateway_core.config.registry import Registry
 from gateway_core.contract.capabilities import Delaying, TracksDeliveries
+from gateway_core.contract.clock import Timer
 from gateway_core.contract.config_model import GatewayConfig, TriggerConfig
 from gateway_core.contract.durations import YEAR_S
 from gateway_core.contract.errors import StartError
@@ -45,9 +47,15 @@ class Moved(Hurried):
     """The time of day can be set; timers run soon."""
 
     ahead_s = 0.0
+    gathers = True
 
     def now_ns(self) -> int:
         return super().now_ns() + int(self.ahead_s * 1e9)
+
+    def call_later(self, delay_s: float, call: Callable[..., Any], *args: Any) -> Timer:
+        if delay_s == GATHER_S and not self.gathers:
+            call(*args)
+        return super().call_later(delay_s, call, *args)
 
 
 class Far(ScriptedSink):
@@ -339,6 +347,25 @@ async def test_what_was_kept_before_a_crash_is_not_taken_again_from_the_log(
         world.clock.ahead_s += 601
         await until(lambda: "5" in world.sent)
     assert Counter(world.sent) == {str(n): 1 for n in range(6)}
+
+
+@pytest.mark.spec("DELAY-05")
+async def test_what_a_start_keeps_before_it_counts_is_counted_once(tmp_path: Path) -> None:
+    world = World()
+    async with world.runs(tmp_path, delay=600):
+        await world.put(*(event(n) for n in range(5)))
+        await until(lambda: world.status.delayed == 5)
+    # as a crash leaves it that came before any of them was kept
+    with closing(sqlite3.connect(tmp_path / "log/default/delayed-000.db")) as connection, connection:
+        assert connection.execute("DELETE FROM events WHERE sequence > 1").rowcount == 4
+    with closing(sqlite3.connect(tmp_path / "log/default/shard-000.db")) as connection, connection:
+        assert connection.execute("UPDATE feeds SET place = 1, pending = NULL").rowcount == 1
+    world.clock.gathers = False  # so what the log offers at the start is kept before the files are counted
+    async with world.runs(tmp_path, delay=600):
+        await world.put(event(5))
+        await until(lambda: world.status.lag == 0)
+        assert len(world.feed.not_due(None, 100)) == 6
+        assert world.status.delayed == 6
 
 
 @pytest.mark.spec("DELAY-02", "DELAY-07")
