@@ -34,7 +34,8 @@ def test_everything_since_then_comes_again(kit: NatsKit, tmp_path: Path, workers
     shared.a_trigger_goes_back(tmp_path, "jetstream", options(kit), workers)
 
     async def description(js: JetStreamContext) -> str | None:
-        return (await js.consumer_info(kit.name, f"{kit.name}_one")).config.description
+        said: str | None = (await js.consumer_info(kit.name, f"{kit.name}_one")).config.description
+        return said
 
     said = ask(kit.server.url, description) or ""
     assert said.startswith("began with message 1, set back by rewind ")
