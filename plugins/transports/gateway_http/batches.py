@@ -44,9 +44,10 @@ that moved to another gateway."""
 
 
 class _Batch:
-    """Events that go out together. `most` events fill it."""
+    """Events that go out together. `most` events fill it. Once it `left`, it takes no more, and those that come late go
+    out in the `rest`."""
 
-    __slots__ = ("bodies", "done", "ended", "events", "most", "size", "timeout_s", "timer")
+    __slots__ = ("bodies", "done", "ended", "events", "left", "most", "rest", "size", "timeout_s", "timer")
 
     def __init__(self, most: int) -> None:
         self.most = most
@@ -57,6 +58,17 @@ class _Batch:
         self.timeout_s = 0.0
         self.timer: asyncio.TimerHandle | None = None
         self.ended: Callable[[Outcome], None] | None = None  # of its span
+        self.left = False
+        self.rest: _Batch | None = None
+
+    def open(self) -> _Batch:
+        """The batch for its next event: this one, or what follows it, which is smaller."""
+        found = self
+        while found.left:
+            if found.rest is None:
+                found.rest = _Batch(max(1, found.most - len(found.events)))
+            found = found.rest
+        return found
 
     def body(self) -> bytes:
         return b"[%s]" % b",".join(self.bodies)
@@ -141,6 +153,7 @@ class BatchSink(NativeSink):
 
     def _leave(self, batch: _Batch) -> None:
         """It takes no more events."""
+        batch.left = True
         self._waiting.discard(batch)
         if batch.timer is not None:
             batch.timer.cancel()
@@ -222,7 +235,7 @@ class BatchSink(NativeSink):
         half = halves.pop()
         if not halves:
             del self._again[key]
-        return half
+        return half.open()
 
     @staticmethod
     def _end(batch: _Batch, outcome: Outcome) -> None:
