@@ -164,6 +164,18 @@ class Fetched(Protocol):
         """Ends the attempts that no subscriber has, by an `Outcome` that is `local`: no more start before a stop."""
 
 
+BeginBatch = Callable[[Sequence[Event]], tuple[str | None, Callable[[Outcome], None]]]
+"""Called with the events of a message, see `Tracer.sending_batch`."""
+
+
+@runtime_checkable
+class BatchTracing(Protocol):
+    """A sink that sends several events in one message, and can send a trace context with it."""
+
+    def trace_batches(self, begin: BeginBatch) -> None:
+        """From now on each message is traced. Called before `start`, and only if the gateway traces."""
+
+
 @runtime_checkable
 class Previewing(Protocol):
     """A sink or channel that can show what it would send, for `tidegate explain` and `tidegate test`. It works before

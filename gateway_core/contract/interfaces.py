@@ -81,7 +81,7 @@ class Source(Protocol):
 
 class Sink(Protocol):
     """Sends events out. `address` is shown in status and named in dead letters. It may be `Gathering`,
-    `LimitingInFlight`, `Replying`, `TimingOut`, `Previewing` and `ClassifiesResponses`."""
+    `LimitingInFlight`, `Replying`, `TimingOut`, `Previewing`, `BatchTracing` and `ClassifiesResponses`."""
 
     address: str
 

@@ -9,7 +9,8 @@ the gateway does not trace, and then nothing here is called: these steps are put
 
 The way of `Event.trace`: a source sets what came in the headers; `traced_intake` lets the tracer put the
 gateway's own context in its place; the channel stores it with the event; `traced_send` gives each attempt a copy of the
-event with a context of its own, which the sink writes into headers.
+event with a context of its own, which the sink writes into headers. A sink that puts several events into one message
+(`gateway_core.contract.capabilities.BatchTracing`) writes a context for all of them.
 `gateway_transport.trace_headers` reads and writes those headers.
 """
 
@@ -37,10 +38,11 @@ class Origin:
 
 @dataclass(frozen=True, slots=True)
 class SendContext:
-    """What an attempt is for: a delivery to the subscriber of a trigger or the sink of a bridge, or the writing of a
-    dead letter. `owner` is the trigger's or the bridge's name, `broker` that of the broker or bridge."""
+    """What an attempt is for: a delivery to the subscriber of a trigger or the sink of a bridge, a message with the
+    events of several deliveries, or the writing of a dead letter. `owner` is the trigger's or the bridge's name,
+    `broker` that of the broker or bridge."""
 
-    operation: Literal["deliver", "dead_letter"]
+    operation: Literal["deliver", "deliver_batch", "dead_letter"]
     owner: str
     broker: str
     address: Callable[[], str]
@@ -59,3 +61,9 @@ class Tracer(Protocol):
     def sending(self, context: SendContext, event: Event, attempt: int) -> tuple[str | None, Callable[[Outcome], None]]:
         """An attempt begins. Returns the context that goes with it, and what is called once with its outcome; that sets
         the `trace` of the outcome's reply, if any."""
+
+    def sending_batch(
+        self, context: SendContext, events: Sequence[Event]
+    ) -> tuple[str | None, Callable[[Outcome], None]]:
+        """One message with the events of several attempts is sent; `event.trace` is the context of each attempt.
+        Returns the context that goes with the message, and what is called once with the outcome of the message."""

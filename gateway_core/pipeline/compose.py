@@ -7,9 +7,10 @@ runs first. A step that nothing asks for is left out when the path is bound, so 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
-from ..contract.capabilities import pulls
+from ..contract.capabilities import BatchTracing, pulls
 from ..contract.event import Event
 from ..contract.interfaces import Admission, Channel, Codec, Feed, Intake, Send, Sink, Source
 from ..contract.tracing import Origin, SendContext, Tracer
@@ -99,7 +100,10 @@ def sending(
         send = transformed_send(transforms, send)
     if tracer is not None:
         # the outermost step: the callback is the delivery, which knows the number of the attempt
-        send = traced_send(tracer, SendContext("deliver", owner, broker, lambda: sink.address), send)
+        context = SendContext("deliver", owner, broker, lambda: sink.address)
+        send = traced_send(tracer, context, send)
+        if isinstance(sink, BatchTracing):
+            sink.trace_batches(partial(tracer.sending_batch, context))
     return send
 
 

@@ -122,6 +122,16 @@ class GuardedTracer:
             return event.trace, _nothing
         return trace, self._ended(ended)
 
+    def sending_batch(
+        self, context: SendContext, events: Sequence[Event]
+    ) -> tuple[str | None, Callable[[Outcome], None]]:
+        try:
+            trace, ended = self._inner.sending_batch(context, events)
+        except Exception as e:
+            self._errors.note("the batch has no span", e)
+            return None, _nothing
+        return trace, self._ended(ended)
+
     def _ended(self, ended: Callable[[Any], None]) -> Callable[[Any], None]:
         def guarded(result: Any) -> None:
             try:

@@ -64,6 +64,9 @@ class Tracer:
         self.steps.append("span")
         return "its own", lambda outcome: None
 
+    def sending_batch(self, context: Any, events: Any) -> tuple[str | None, Callable[[Outcome], None]]:
+        return None, lambda outcome: None
+
 
 def event(id: str = "1", **attributes: Any) -> Event:
     return Event({"specversion": "1.0", "id": id, "source": "/s", "type": "t", **attributes}, b"{}")

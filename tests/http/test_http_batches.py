@@ -127,6 +127,29 @@ async def test_a_rejected_batch_is_split_until_its_poison_stands_alone(tmp_path:
         assert (letter.attributes["knativeerrorcode"], len(mine[-1])) == ("422", 1)
 
 
+@pytest.mark.spec("BATCH-11")
+async def test_an_event_that_comes_late_to_its_half_is_sent(tmp_path: Path) -> None:
+    """A rate lets halves go out before all their events are there; so does a window that failures closed."""
+    parts, taken = Parts(), Counter[str]()
+    poison = {str(n) for n in range(0, 40, 7)}
+
+    def decide(request: Received) -> int:
+        if poison & set(ids(request)):
+            return 422
+        time.sleep(0.01)  # while events come to a batch that went out
+        taken.update(ids(request))
+        return 204
+
+    with Subscriber(decide=decide) as subscriber:
+        delivery = {"retry": 0, "timeout_s": 5, "rate_per_s": 100}
+        async with gateway(parts, subscriber.url, tmp_path, {"max_events": 20, "wait": 0.003}, delivery) as status:
+            await put(parts, *(event(n) for n in range(40)))
+            await until(lambda: status().delivered + status().dead_lettered == 40)
+    assert taken == {str(n): 1 for n in range(40) if str(n) not in poison}
+    assert {e.attributes["id"] for e in parts.letters.sent} == poison
+    assert all(letter.attributes["knativeerrorcode"] == "422" for letter in parts.letters.sent)
+
+
 @pytest.mark.spec("BATCH-02")
 @pytest.mark.parametrize("code", [401, 405, 415])
 async def test_what_is_no_fault_of_an_event_splits_nothing(code: int, tmp_path: Path) -> None:

@@ -235,7 +235,7 @@ def test_what_is_not_sampled_is_passed_on_and_not_recorded(tmp_path: Path) -> No
         assert post(g.ingress(), {**binary(), "traceparent": header_of(CLIENT)}) == 202
         (got,) = s.wait_for(1)
     assert got.headers["traceparent"].startswith(f"00-{CLIENT[0]:032x}-")
-    assert got.headers["traceparent"].endswith("-00")
+    assert int(got.headers["traceparent"].rpartition("-")[2], 16) & 1 == 0
     assert spans.all() == []
 
 
@@ -271,3 +271,90 @@ def test_a_batch_is_split_also_while_its_attempts_are_traced(code: int, tmp_path
             attempts = g.status().triggers[0].attempts
     assert len(s.requests) <= 12
     assert len(spans.named("deliver all")) == attempts == sum(len(json.loads(r.body)) for r in s.requests)
+
+
+def batch_of(*attributes: dict[str, str]) -> tuple[dict[str, str], bytes]:
+    """A request to an ingress with these events."""
+    common = {"specversion": "1.0", "source": "/s", "type": "t"}
+    events = [{**common, "id": str(n), **one} for n, one in enumerate(attributes)]
+    return {"content-type": "application/cloudevents-batch+json"}, json.dumps(events).encode()
+
+
+def to_batches(url: str, options: str) -> str:
+    return config(f"all: {{subscriber: {{http: {{url: '{url}', batch: {options}}}}}, delivery: {{retry: 0}}}}")
+
+
+@pytest.mark.spec("BATCH-10")
+def test_the_request_of_a_batch_has_a_span_that_links_to_each_events_attempt(tmp_path: Path) -> None:
+    spans = Spans()
+    with Subscriber() as s, traced(to_batches(s.url, "{max_events: 3, wait: 5}"), tmp_path, spans) as g:
+        own = {"traceparent": header_of(CLIENT), "tracestate": "a=1"}
+        assert post(g.ingress(), *batch_of(own, {"traceparent": header_of(OTHER)}, {})) == 202
+        (got,) = s.wait_for(1)
+        request, attempts = spans.one("deliver_batch all"), spans.wait_for("deliver all", 3)
+        receive = spans.one("receive default")
+    assert context_of(got.headers) == of_span(request)
+    assert linked(request) == [of_span(attempt) for attempt in attempts]
+    assert [link.attributes for link in request.links] == [{"messaging.message.id": str(n)} for n in range(3)]
+    assert parent_of(request) is None
+    assert request.kind is SpanKind.CLIENT
+    says(
+        request,
+        {
+            "messaging.system": "tidegate",
+            "messaging.operation.name": "deliver_batch",
+            "messaging.operation.type": "send",
+            "messaging.destination.name": "default",
+            "messaging.destination.subscription.name": "all",
+            "messaging.batch.message_count": 3,
+            "messaging.message.id": None,
+            "http.request.method": "POST",
+            "http.response.status_code": 202,
+            "url.full": s.url,
+            "tidegate.outcome": "delivered",
+        },
+    )
+    assert [parent_of(attempt) for attempt in attempts] == [CLIENT, OTHER, of_span(receive)]
+    sent = json.loads(got.body)
+    assert [one.get("traceparent") for one in sent] == [header_of(CLIENT), header_of(OTHER), None]
+    assert [one.get("tracestate") for one in sent] == ["a=1", None, None]
+
+
+@pytest.mark.spec("BATCH-10")
+def test_the_span_of_a_batch_has_its_response_and_each_attempt_its_own(tmp_path: Path) -> None:
+    spans = Spans()
+    items = [{"id": "0", "status": 200}, {"id": "1", "status": 422}]
+    partly = (207, {"content-type": "application/json"}, json.dumps({"items": items}).encode())
+    with (
+        Subscriber([401, partly]) as s,
+        traced(to_batches(s.url, "{max_events: 2, wait: 5}"), tmp_path, spans) as g,
+    ):
+        for _ in range(2):
+            assert post(g.ingress(), *batch_of({}, {})) == 202
+        requests, attempts = spans.wait_for("deliver_batch all", 2), spans.wait_for("deliver all", 4)
+    for request, code in zip(requests, (401, 207), strict=True):
+        says(request, {"http.response.status_code": code, "error.type": "401" if code == 401 else None})
+        assert (request.status.status_code is StatusCode.ERROR) == (code == 401)
+    codes = [(attempt.attributes or {})["http.response.status_code"] for attempt in attempts]
+    assert codes == [401, 401, 200, 422]
+    assert [link for request in requests for link in linked(request)] == [of_span(attempt) for attempt in attempts]
+
+
+@pytest.mark.spec("BATCH-10")
+def test_a_batch_has_no_more_links_than_a_span_may_have(tmp_path: Path) -> None:
+    spans = Spans()
+    with Subscriber() as s, traced(to_batches(s.url, "{max_events: 200, wait: 5}"), tmp_path, spans) as g:
+        assert post(g.ingress(), *batch_of(*[{}] * 200)) == 202
+        request = spans.one("deliver_batch all")
+    assert len(request.links) == 128
+    says(request, {"messaging.batch.message_count": 200})
+
+
+@pytest.mark.spec("BATCH-10")
+def test_a_batch_that_is_not_sampled_says_so_to_the_subscriber(tmp_path: Path) -> None:
+    spans = Spans(ALWAYS_OFF)
+    with Subscriber() as s, traced(to_batches(s.url, "{max_events: 2, wait: 5}"), tmp_path, spans) as g:
+        assert post(g.ingress(), *batch_of({}, {})) == 202
+        (got,) = s.wait_for(1)
+    assert int(got.headers["traceparent"].rpartition("-")[2], 16) & 1 == 0
+    assert spans.all() == []

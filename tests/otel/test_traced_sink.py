@@ -27,6 +27,9 @@ class Silent:
     def sending(self, context: SendContext, event: Event, attempt: int) -> tuple[str | None, Callable[[Outcome], None]]:
         return None, lambda outcome: None
 
+    def sending_batch(self, context: SendContext, events: Any) -> tuple[str | None, Callable[[Outcome], None]]:
+        return None, lambda outcome: None
+
 
 class Able(ScriptedSink):
     def preview(self, event: Event) -> Message:

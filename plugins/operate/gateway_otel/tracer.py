@@ -1,19 +1,20 @@
 """The tracer: spans for received events and for each delivery attempt (`gateway_core.contract.tracing.Tracer`).
 
 A span's parent is the context that came with the event's transport, else that of its attributes, else none; if both
-exist and differ, the span links to the second. Events of one request share a span with a link to each event's own
-context.
+exist and differ, the span links to the second. Events of one request that comes in share a span with a link to each
+event's own context; one that goes out has a span with a link to each event's attempt.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from opentelemetry.trace import Link, Span, SpanContext, Status, StatusCode, TracerProvider
 
 from gateway_core import __version__
 from gateway_core.contract.errors import Overloaded, Refused
-from gateway_core.contract.event import Event
+from gateway_core.contract.event import Event, id_of
 from gateway_core.contract.interfaces import Outcome
 from gateway_core.contract.tracing import Origin, SendContext
 
@@ -109,6 +110,24 @@ class OtelTracer:
             _outcome(span, kind, outcome)
 
         return context.write(hop), ended
+
+    def sending_batch(
+        self, send_context: SendContext, events: Sequence[Event]
+    ) -> tuple[str | None, Callable[[Outcome], None]]:
+        """See `gateway_core.contract.tracing.Tracer`. The span begins a trace: its events belong to many."""
+        kind = self._of_send_context(replace(send_context, operation="deliver_batch"))
+        links = [
+            Link(found, {"messaging.message.id": id_of(event) or ""})
+            for event in events[:MOST_LINKS]
+            if (found := context.read(event.trace)) is not None
+        ]
+        attributes = {**kind.attributes, "messaging.batch.message_count": len(events)}
+        span = self._start(kind, None, attributes, links)
+
+        def ended(outcome: Outcome) -> None:
+            _outcome(span, kind, outcome)
+
+        return context.write(span.get_span_context()), ended
 
     # -- spans ------------------------------------------------------------------------------------------------------
 

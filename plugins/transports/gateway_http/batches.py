@@ -17,7 +17,9 @@ from functools import partial
 
 from gateway_cloudevents.bindings import HTTP
 from gateway_cloudevents.config import CloudEventsConfig
+from gateway_transport import trace_headers
 
+from gateway_core.contract.capabilities import BeginBatch
 from gateway_core.contract.component import BuildContext, CodecRef
 from gateway_core.contract.errors import Refused
 from gateway_core.contract.event import Event, Message, id_of
@@ -42,9 +44,10 @@ that moved to another gateway."""
 
 
 class _Batch:
-    """Events that go out together. `most` events fill it."""
+    """Events that go out together. `most` events fill it. Once it `left`, it takes no more, and those that come late go
+    out in the `rest`."""
 
-    __slots__ = ("bodies", "done", "events", "most", "size", "timeout_s", "timer")
+    __slots__ = ("bodies", "done", "ended", "events", "left", "most", "rest", "size", "timeout_s", "timer")
 
     def __init__(self, most: int) -> None:
         self.most = most
@@ -54,6 +57,18 @@ class _Batch:
         self.size = 2
         self.timeout_s = 0.0
         self.timer: asyncio.TimerHandle | None = None
+        self.ended: Callable[[Outcome], None] | None = None  # of its span
+        self.left = False
+        self.rest: _Batch | None = None
+
+    def open(self) -> _Batch:
+        """The batch for its next event: this one, or what follows it, which is smaller."""
+        found = self
+        while found.left:
+            if found.rest is None:
+                found.rest = _Batch(max(1, found.most - len(found.events)))
+            found = found.rest
+        return found
 
     def body(self) -> bytes:
         return b"[%s]" % b",".join(self.bodies)
@@ -63,7 +78,8 @@ class BatchSink(NativeSink):
     """A `Sink` whose requests have up to `batch.max_events` events."""
 
     __slots__ = (
-        "_again", "_codec", "_failed", "_metrics", "_open", "_options", "_responses", "_sign", "_waiting", "in_flight",
+        "_again", "_begin", "_codec", "_failed", "_metrics", "_open", "_options", "_responses", "_sign", "_waiting",
+        "in_flight",
     )  # fmt: skip
 
     def __init__(self, options: HttpSinkConfig, context: BuildContext, codec: Codec) -> None:
@@ -78,6 +94,7 @@ class BatchSink(NativeSink):
         self.classify = self._responses.classify_one
         self._options = options.batch
         self._sign: Signer | None = signer_of(options.credentials, context) if options.credentials else None
+        self._begin: BeginBatch | None = None
         self._open: _Batch | None = None
         self._waiting: set[_Batch] = set()
         self._again: dict[Hashable, list[_Batch]] = {}  # the halves that events belong to
@@ -90,6 +107,10 @@ class BatchSink(NativeSink):
     def metrics(self) -> Mapping[str, float | Mapping[str, float]]:
         """See `gateway_core.contract.capabilities.Measured`."""
         return dict(self._metrics)
+
+    def trace_batches(self, begin: BeginBatch) -> None:
+        """See `gateway_core.contract.capabilities.BatchTracing`."""
+        self._begin = begin
 
     async def stop(self) -> None:
         for batch in tuple(self._waiting):
@@ -132,6 +153,7 @@ class BatchSink(NativeSink):
 
     def _leave(self, batch: _Batch) -> None:
         """It takes no more events."""
+        batch.left = True
         self._waiting.discard(batch)
         if batch.timer is not None:
             batch.timer.cancel()
@@ -140,10 +162,18 @@ class BatchSink(NativeSink):
 
     def _flush(self, batch: _Batch) -> None:
         self._leave(batch)
+        trace: str | None = None
+        if self._begin is not None:
+            trace, batch.ended = self._begin(batch.events)
         try:
-            data = self._write(self._message(batch.events, batch.body()))
+            message = self._message(batch.events, batch.body())
+            if trace is not None:
+                message.headers = [*message.headers, *trace_headers.headers(trace)]
+            data = self._write(message)
         except Refused as e:
             outcome = e.outcome if isinstance(e, Unsigned) else unwritable(e)
+            if batch.ended is not None:
+                batch.ended(outcome)
             self._loop.call_soon(self._end, batch, outcome)
             return
         self._metrics["tidegate_http_batches_total"] += 1
@@ -151,6 +181,8 @@ class BatchSink(NativeSink):
         self._post(Exchange(data, self._now() + timeout_s, timeout_s, partial(self._answered, batch)))
 
     def _answered(self, batch: _Batch, outcome: Outcome) -> None:
+        if batch.ended is not None:
+            batch.ended(outcome)
         code, count = outcome.code, len(batch.events)
         final = not outcome.delivered and not outcome.retry and code is not None and 400 <= code < 500
         if count > 1 and final and code not in _ABOUT_THE_REQUEST:
@@ -203,7 +235,7 @@ class BatchSink(NativeSink):
         half = halves.pop()
         if not halves:
             del self._again[key]
-        return half
+        return half.open()
 
     @staticmethod
     def _end(batch: _Batch, outcome: Outcome) -> None:

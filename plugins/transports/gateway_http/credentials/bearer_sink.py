@@ -11,6 +11,7 @@ from anyio.abc import TaskGroup
 from gateway_options.secrecy import without
 
 from gateway_core.contract.capabilities import (
+    BatchTracing,
     ClassifiesResponses,
     Gathering,
     LimitingInFlight,
@@ -48,7 +49,11 @@ class BearerSink:
         self._token_of = source.token
         self._token: Token | None = None
         self._waiting: set[_Waiting] = set()
-        lend(self, engine, (Gathering, LimitingInFlight, Measured, Replying, Previewing, ClassifiesResponses))
+        lend(
+            self,
+            engine,
+            (BatchTracing, ClassifiesResponses, Gathering, LimitingInFlight, Measured, Previewing, Replying),
+        )
 
     async def start(self, tasks: TaskGroup) -> None:
         self._loop = asyncio.get_running_loop()
