@@ -5,8 +5,8 @@ from __future__ import annotations
 import io
 import json
 import sys
-from itertools import pairwise
 from datetime import UTC, datetime, timedelta
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
