@@ -265,6 +265,18 @@ class Delaying(Protocol):
     def delayed(self) -> int:
         """How many wait."""
 
+    def oldest_due_ns(self) -> int | None:
+        """When the first of those that wait, or are being delivered after they waited, is or was due (Unix time in
+        nanoseconds); None if there is none, or it is not known yet. Those that `deliver_now` made due do not count. It
+        does not block."""
+
+    def late_s(self) -> float:
+        """By how many seconds that one is late; 0 if it is not due yet. It does not block."""
+
+    def due_ns(self, position: int) -> int | None:
+        """When the event at a position is due (Unix time in nanoseconds), 0 if `deliver_now` made it due; None if it
+        does not wait."""
+
     def not_due(self, after: tuple[int, int] | None, count: int) -> Sequence[NotDue]:
         """Some of them, those that are due first; after this time and position."""
 

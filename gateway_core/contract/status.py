@@ -163,6 +163,15 @@ class TriggerStatus(DeliveryStatus, frozen=True, kw_only=True):
     subscriber: Annotated[str | None, FIRST("The subscriber's address.")] = None
     paused: Annotated[bool, ANY("Whether an operator paused it.")] = False
     delayed: Annotated[int, CURRENT("Events that wait until they are due.")] = 0
+    delayed_until: Annotated[
+        str | None,
+        EARLIEST(
+            "When the delayed event is due that is due first (RFC 3339), also while it is delivered; null if none."
+        ),
+    ] = None
+    delayed_late_s: Annotated[
+        float | None, GREATEST("By how many seconds that event is late, 0 if it is not due yet; null if none waits.")
+    ] = None
     replayed: Annotated[
         dict[str, int],
         TOTALS_BY_KEY("Events that replays sent again, by what came of them: delivered, given_up or unwanted."),

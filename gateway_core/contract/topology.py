@@ -186,6 +186,11 @@ class TriggerView(Protocol):
     @property
     def delivery(self) -> DeliveryView | None: ...
     @property
+    def due_of(self) -> Callable[[Event, int], int] | None:
+        """When an event is due, given when it was received (Unix time in nanoseconds; it returns one, too). It raises
+        `ValueError` if that can't be told. None: all events are due at once."""
+
+    @property
     def feed(self) -> Feed | ReaderFeed | None: ...
     @property
     def reads(self) -> bool: ...

@@ -7,7 +7,7 @@ from typing import Any
 
 from anyio.abc import TaskGroup
 
-from ..contract.capabilities import Deduplicates, Delaying, DelayingChannel, StartsLate, offers
+from ..contract.capabilities import Deduplicates, DelayingChannel, StartsLate, offers
 from ..contract.condition import Condition
 from ..contract.event import Event
 from ..contract.filter_guard import FilterGuard
@@ -18,7 +18,7 @@ from ..delivery import Subscription
 from ..delivery.dead_letter import DeadLetterWriter
 from ..delivery.due import DueOf
 from . import compose
-from .infos import delivery_facts, fault_of, held_while_down, lag_of, reader_state, source_errors
+from .infos import delay_facts, delivery_facts, fault_of, held_while_down, lag_of, reader_state, source_errors
 from .intake import BoundSource, Counted
 from .metering import Meter
 from .steps import Accept
@@ -209,7 +209,7 @@ class Trigger:
             dead_letter=self.dead_letter.address,
             lag=lag_of(s.feed),
             paused=s.paused,
-            delayed=s.feed.delayed if offers(s.feed, Delaying) else 0,
+            **delay_facts(s.feed),
             replayed=dict(s.replayed),
             **delivery_facts(s, self.meter),
         )
@@ -221,6 +221,7 @@ class ReadingTrigger:
     reads = True
     dead_letter = None
     delivery = None
+    due_of = None
 
     def __init__(
         self,

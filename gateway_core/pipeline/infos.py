@@ -7,7 +7,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from ..contract.capabilities import Faulty, Watched, offers
+from ..contract.capabilities import Delaying, Faulty, Watched, offers
 from ..contract.component_errors import text_of_error
 from ..contract.interfaces import Feed, ReadingSink
 from ..contract.moments import stamped
@@ -79,6 +79,16 @@ def delivery_facts(s: Subscription, meter: Meter | None) -> dict[str, Any]:
         until = s.retried_until_ns(failing)
         facts.update(retried_until=None if until is None else stamped(until), longest_wait_s=s.longest_wait_s(failing))
     return {**facts, "attempt": meter.attempt.status(), "delivery": meter.delivery.status()} if meter else facts
+
+
+def delay_facts(feed: Feed) -> dict[str, Any]:
+    """What the status of a trigger says about events that wait until they are due."""
+    if not offers(feed, Delaying):
+        return {}
+    due_ns = feed.oldest_due_ns()
+    if due_ns is None:
+        return {"delayed": feed.delayed}
+    return {"delayed": feed.delayed, "delayed_until": stamped(due_ns), "delayed_late_s": round(feed.late_s(), 3)}
 
 
 def held_while_down(s: Subscription) -> str:

@@ -29,6 +29,7 @@ from gateway_core.contract.durations import YEAR_S
 from gateway_core.contract.errors import StartError
 from gateway_core.contract.event import Event, position_of
 from gateway_core.contract.interfaces import DELIVERED, Outcome
+from gateway_core.contract.moments import time_ns_of
 from gateway_core.contract.settings import Settings
 from gateway_core.runtime.gateway import Gateway
 from tests.delivery.gateway_rig import Hurried, Parts, change, until
@@ -281,6 +282,39 @@ async def test_people_see_what_waits_and_can_cancel_it_or_deliver_it_now(tmp_pat
         world.clock.ahead_s += 3601
         await until(lambda: world.status.delivered == 9)
     assert Counter(world.sent) == {str(n): 1 for n in range(10) if n != 5}
+
+
+@pytest.mark.spec("DELAY-10")
+async def test_the_status_says_when_the_first_is_due_and_how_late_it_is(tmp_path: Path) -> None:
+    world = World(hold=True)
+    later = {"deliver_at": {"attribute": "deliverat"}}
+
+    def told() -> tuple[int, float | None]:
+        until_ = world.status.delayed_until
+        return -1 if until_ is None else (time_ns_of(until_) - began) // SECOND, world.status.delayed_late_s
+
+    async with world.runs(tmp_path, **later):
+        began = world.clock.now_ns()
+        assert (world.status.delayed_until, world.status.delayed_late_s) == (None, None)
+        await world.put(event(1, deliverat="PT2H"), event(2, deliverat="PT1H"), event(3, deliverat="PT3H"))
+        await until(lambda: told() == (3600, 0))
+        due_ns = world.feed.due_ns(position_of(0, 2))
+        assert time_ns_of(world.status.delayed_until) == due_ns
+        assert world.feed.cancel("2", "/t") == 1
+        await until(lambda: told() == (7200, 0))
+        assert (world.feed.due_ns(position_of(0, 2)), world.feed.due_ns(position_of(0, 9))) == (None, None)
+    async with world.runs(tmp_path, **later):
+        await until(lambda: told() == (7200, 0))
+        assert world.feed.deliver_now("3", "/t") == 1
+        await until(lambda: "3" in world.sent)
+        assert told() == (7200, 0)
+        world.parts.far.answer()
+        world.clock.ahead_s += 7300
+        await until(lambda: "1" in world.sent)
+        assert told()[0] == 7200
+        assert 100 <= (told()[1] or 0) < 160
+        world.parts.far.answer()
+        await until(lambda: told() == (-1, None))
 
 
 @pytest.mark.spec("DELAY-02")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import resource
 import threading
+import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -170,6 +171,8 @@ GAUGES_OF_TRIGGERS = (
     "tidegate_trigger_paused",
     "tidegate_trigger_blocked",
     "tidegate_trigger_events_delayed",
+    "tidegate_trigger_delayed_due_timestamp_seconds",
+    "tidegate_trigger_delayed_late_seconds",
 )
 
 
@@ -183,7 +186,9 @@ def test_what_is_under_way(rig: Rig) -> None:
     held = rig.until("tidegate_trigger_events_waiting", 2, trigger="held")
     assert held("tidegate_trigger_events_in_flight", trigger="held") == 1
     assert rig.post("later") == 202
-    rig.until("tidegate_trigger_events_delayed", 1, trigger="later")
+    later = rig.until("tidegate_trigger_events_delayed", 1, trigger="later")
+    assert later("tidegate_trigger_delayed_due_timestamp_seconds", trigger="later") > time.time()
+    assert later("tidegate_trigger_delayed_late_seconds", trigger="later") == 0
     rig.release.set()
     after = rig.until("tidegate_trigger_lag_events", 0, trigger="held")
     assert [after(name, trigger="held") for name in GAUGES_OF_TRIGGERS[:2]] == [0, 0]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import sys
+from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -304,6 +305,24 @@ def test_the_command_explains_in_words(config: str, tmp_path: Path, capsys: pyte
     assert "sent: POST http://127.0.0.1:1/a?x=1\n" in out
     assert "authorization: ****" in out
     assert "2 retries, 1.5 to 3 s of delay in total, then into the dead letter file:///" in out
+
+
+@pytest.mark.spec("DELAY-10")
+def test_an_event_that_is_due_later_is_told_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "tidegate.yaml").write_text(
+        "brokers: {default: {ingress: [http: {listen: '127.0.0.1:8080'}]}}\n"
+        "triggers: {t: {subscriber: 'http://127.0.0.1:1/', delay: 90s, deliver_at: {attribute: due}}}\n"
+    )
+    config = str(tmp_path / "tidegate.yaml")
+    day = (datetime.now(UTC) + timedelta(days=1)).isoformat()
+    texts = []
+    for due in ({}, {"due": day}, {"due": "2020-01-01T00:00:00Z"}, {"due": "soon"}):
+        run(written(tmp_path, {"id": "1", "type": "a", **due}), config)
+        texts.append(capsys.readouterr().out)
+    assert "waits until it is due, 90 s after it comes: if it came now, until 20" in texts[0]
+    assert f"until {day[:19]}" in texts[1]
+    assert "waits until" not in texts[2]
+    assert "to the dead letter at once: deliver_at: due" in texts[3]
 
 
 def test_nobody_wants_it(config: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

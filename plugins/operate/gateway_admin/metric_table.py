@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from gateway_core.contract.moments import time_ns_of
 from gateway_core.contract.record import Record, fields
 from gateway_core.contract.status import (
     BUSY_PER_S,
@@ -309,6 +310,18 @@ METRICS = (
     _gauge(TRIGGER, "tidegate_trigger_events_in_flight", "in_flight"),
     _gauge(TRIGGER, "tidegate_trigger_events_waiting", "waiting"),
     _gauge(TRIGGER, "tidegate_trigger_events_delayed", "delayed"),
+    _gauge(
+        TRIGGER,
+        "tidegate_trigger_delayed_due_timestamp_seconds",
+        lambda status: None if status.delayed_until is None else time_ns_of(status.delayed_until) / 1e9,
+        "When the delayed event is due that is due first (Unix time), also while it is delivered.",
+    ),
+    _gauge(
+        TRIGGER,
+        "tidegate_trigger_delayed_late_seconds",
+        "delayed_late_s",
+        "By how much that event is late; 0 if it is not due yet.",
+    ),
     _gauge(
         TRIGGER, "tidegate_trigger_lag_events", "lag", "Events in the channel that the trigger has not processed yet."
     ),

@@ -9,13 +9,26 @@ from .context import Console
 from .live import present
 from .login import login_routes
 from .page import HTML, see_other
-from .pages import catalogue, config, dead_letters, event_replays, events, overview, playground, tables, tap, triggers
+from .pages import (
+    catalogue,
+    config,
+    dead_letters,
+    delayed,
+    event_replays,
+    events,
+    overview,
+    playground,
+    tables,
+    tap,
+    triggers,
+)
 from .switch import ROOT
 
 
 def console_routes(console: Console) -> list[Route]:
     """Those of files, of logins and of pages."""
-    modules = (overview, events, tap, dead_letters, event_replays, triggers, playground, tables, catalogue, config)
+    listed = (overview, events, tap, dead_letters, event_replays, triggers, playground, tables, catalogue, config)
+    modules = (*listed, delayed)
     pages = [route for module in modules for route in module.routes(console)]
     return [_start(), *asset_routes(), *login_routes(console.admin), present(), *pages]
 

@@ -72,6 +72,25 @@ async def _asked(service: InspectContext, question: dict[str, Any]) -> list[dict
     return found
 
 
+async def waiting(service: InspectContext, trigger: str, limit: int) -> dict[str, Any]:
+    """What waits for a trigger, in all workers: the document of `tidegate delayed list`. Raises `Problem`."""
+    found = await _asked(service, {"delayed": "list", "trigger": trigger, "limit": limit})
+    return {
+        "trigger": trigger,
+        "count": sum(one["count"] for one in found),
+        "within": {word: sum(one["within"][word] for one in found) for word in _WITHIN_S},
+        "events": sorted((e for one in found for e in one["events"]), key=lambda e: e["due"])[:limit],
+    }
+
+
+async def change(service: InspectContext, what: str, trigger: str, id: str, source: str) -> dict[str, Any]:
+    """Cancels ("cancel") the events with this id and source that wait for a trigger, or delivers them ("now"). Returns
+    facts for the audit log, with their `count`. Raises `Problem`."""
+    question = {"delayed": what, "trigger": trigger, "id": id, "source": source}
+    count = sum(one["count"] for one in await _asked(service, question))
+    return {"trigger": trigger, "id": id, "source": source, "count": count}
+
+
 def delayed_routes(service: InspectContext) -> list[Route]:
     """The routes."""
 
@@ -79,15 +98,7 @@ def delayed_routes(service: InspectContext) -> list[Route]:
         text = request.asked("limit") or str(_DEFAULT)
         if not (text.isascii() and text.isdigit() and int(text) <= _MOST):
             raise Problem(422, f"limit must be a number from 0 to {_MOST}")
-        name, limit = request.params["name"], int(text)
-        found = await _asked(service, {"delayed": "list", "trigger": name, "limit": limit})
-        document = {
-            "trigger": name,
-            "count": sum(one["count"] for one in found),
-            "within": {word: sum(one["within"][word] for one in found) for word in _WITHIN_S},
-            "events": sorted((e for one in found for e in one["events"]), key=lambda e: e["due"])[:limit],
-        }
-        return Answer(document, headers=_NO_STORE)
+        return Answer(await waiting(service, request.params["name"], int(text)), headers=_NO_STORE)
 
     async def changed(request: Request) -> Answer:
         if request.media != JSON:
@@ -97,11 +108,8 @@ def delayed_routes(service: InspectContext) -> list[Route]:
         except msgspec.MsgspecError as e:
             raise Problem(422, f"the body is not valid: {e}") from e
         what = request.path.rpartition("/")[2]
-        name = request.params["name"]
-        question = {"delayed": what, "trigger": name, "id": event.id, "source": event.source}
-        count = sum(one["count"] for one in await _asked(service, question))
-        facts = {"trigger": name, "id": event.id, "source": event.source, "count": count}
-        return Answer({"count": count}, facts=facts)
+        facts = await change(service, what, request.params["name"], event.id, event.source)
+        return Answer({"count": facts["count"]}, facts=facts)
 
     body = "`id` and `source` of the event."
     return [

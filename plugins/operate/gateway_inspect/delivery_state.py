@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from gateway_core.contract.capabilities import GivenUp, TracksDeliveries
+from gateway_core.contract.capabilities import Delaying, GivenUp, TracksDeliveries
 from gateway_core.contract.moments import stamped, time_ns_of
 from gateway_core.contract.topology import DeliveryView, Held, Topology, TriggerView
 
@@ -57,6 +57,7 @@ def _state_at(delivery: DeliveryView, id: str, source: str | None, position: int
     ]
     return {
         "delivery_state": _delivery_state(delivery.feed, position),
+        "due": _due(delivery.feed, position),
         "held": None if held is None else _held_facts(held),
         "failures": failures,
         "given_up": given_up_facts(delivery.failures.given_up(id, source, position)),
@@ -81,6 +82,12 @@ def _held_facts(held: Held) -> dict[str, Any]:
 
 def _delivery_state(feed: Any, position: int) -> str | None:
     return feed.delivery_state(position) if position and isinstance(feed, TracksDeliveries) else None
+
+
+def _due(feed: Any, position: int) -> str | None:
+    """When an event that waits for that is due."""
+    due_ns = feed.due_ns(position) if position and isinstance(feed, Delaying) else None
+    return stamped(due_ns) if due_ns else None
 
 
 _KNOWING = (None, "unread", "settled", "before", "passed", "delayed", "pending")
@@ -151,6 +158,8 @@ def _told(
     told: dict[str, Any] = {"state": state, "text": text}
     if where and where["failures"]:
         told["failures"] = where["failures"]
+    if where and where.get("due"):
+        told["due"] = where["due"]
     if where and where["held"] and where["held"]["next"]:
         told["next"] = where["held"]["next"]
     if where and where["held"] and where["held"]["until"]:
@@ -171,7 +180,8 @@ def _state(
     if state_of_feed == "pending":
         return "in_flight", "an attempt is in flight"
     if state_of_feed == "delayed":
-        return "delayed", "it waits until it is due, and is delivered then"
+        at = f", at {where['due']}" if where.get("due") else ""
+        return "delayed", f"it waits until it is due{at}, and is delivered then"
     if state_of_feed == "unread":
         return "waiting", _why_waiting(where, "the trigger has not reached it yet")
     delivered = (given_up is not None and given_up["delivered"]) or ""

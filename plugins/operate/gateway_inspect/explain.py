@@ -16,13 +16,14 @@ from gateway_cloudevents import event_json
 
 from gateway_core.contract.backoff import ceiling_s, wait_s
 from gateway_core.contract.capabilities import KnowsKeys, Previewing, Reading, pulls
-from gateway_core.contract.clock import Clock
+from gateway_core.contract.clock import Clock, SystemClock
 from gateway_core.contract.component import BuildContext, ComponentBuilder
 from gateway_core.contract.config_model import DeliveryConfig, GatewayConfig
 from gateway_core.contract.errors import Refused, StorageError
 from gateway_core.contract.event import PARTITION_BITS, Event, Message, split_position
 from gateway_core.contract.filters import clause_of, match_all
 from gateway_core.contract.interfaces import Clause, Sink
+from gateway_core.contract.moments import stamped
 from gateway_core.contract.options import redacted
 from gateway_core.contract.replayable import TellsReplays
 from gateway_core.contract.services import GatewayView
@@ -179,7 +180,18 @@ def _trigger(trigger: TriggerView, event: Event) -> dict[str, Any]:
         event = _after_channel(trigger.broker.channel, event)
     except Refused as e:
         return {**entry, "sink": delivery.sink.address, "fault": f"the channel can't store it: {e.detail}"}
-    return {**entry, **_delivery(delivery, _address(trigger.dead_letter), event)}
+    made = {**entry, **_delivery(delivery, _address(trigger.dead_letter), event)}
+    return made if trigger.due_of is None else {**made, **_delay(trigger.due_of, event)}
+
+
+def _delay(due_of: Callable[[Event, int], int], event: Event) -> dict[str, Any]:
+    """Until when it waits, if it came now; or why that can't be told."""
+    now_ns = SystemClock().now_ns()
+    try:
+        due_ns = due_of(event, now_ns)
+    except ValueError as e:
+        return {"fault": f"to the dead letter at once: {e}"}
+    return {"delay": {"due": stamped(due_ns), "wait_s": round((due_ns - now_ns) / 1e9, 3)}} if due_ns > now_ns else {}
 
 
 def _orphan(name: str, broker: str) -> dict[str, Any]:

@@ -100,14 +100,16 @@ class DelayFiles:
             error = future.exception()
             then(future.result() if error is None else error)
 
-    def peek(self, shard: int, name: str, sequence: int) -> bool:
-        """Whether an event waits, as far as that can be told at once. On the loop."""
+    def peek(self, shard: int, name: str, sequence: int) -> int | None:
+        """When an event that waits is due (Unix time in nanoseconds); None if it does not wait, or if that can't be
+        told at once. On the loop."""
         if shard not in self._files:
-            return False
+            return None
         with suppress(sqlite3.Error), closing(open_read_only(path_of(self.folder, shard))) as connection:
-            query = "SELECT 1 FROM events WHERE name = ? AND sequence = ?"
-            return connection.execute(query, (name, sequence)).fetchone() is not None
-        return False
+            query = "SELECT due_ns FROM events WHERE name = ? AND sequence = ?"
+            found = connection.execute(query, (name, sequence)).fetchone()
+            return None if found is None else int(found[0])
+        return None
 
     def kept(self, shard: int, name: str, first: int) -> dict[int, int]:
         """The numbers (`identify`) of the oldest events that wait, by sequence from `first`. On the loop: it blocks
@@ -145,12 +147,13 @@ class DelayFiles:
 class _Part:
     """What waits in one shard for one subscription."""
 
-    __slots__ = ("asked", "bytes", "events", "mark", "unsaved")
+    __slots__ = ("asked", "bytes", "events", "mark", "next_ns", "unsaved")
 
     def __init__(self) -> None:
         self.unsaved: list[Waiting] = []
         self.events = self.bytes = 0  # not kept yet
         self.mark: Due = FIRST  # everything up to it was offered
+        self.next_ns: int | None = None  # when the first one after it is due, as far as known
         self.asked = False
 
 
@@ -179,7 +182,7 @@ class DelayedFeed(LogFeed):
         self._clock = clock
         self._parts: dict[int, _Part] = {}
         self._kept: dict[int, dict[int, int]] = {}  # by shard, when the feed began, see `_is_kept`
-        self._out: set[int] = set()  # positions offered from a file and not settled
+        self._out: dict[int, int] = {}  # positions offered from a file and not settled, and when they were due
         self._gone: list[int] = []  # settled, and to be removed
         self._skip: set[int] = set()  # settled or cancelled, and perhaps not removed yet
         self._told = float("-inf")
@@ -289,6 +292,7 @@ class DelayedFeed(LogFeed):
         for waiting in saved:
             super().ack(position_of(shard, waiting.row.sequence))
         first = min((waiting.due_ns, waiting.row.sequence) for waiting in saved)
+        part.next_ns = first[0] if part.next_ns is None else min(part.next_ns, first[0])
         if first <= part.mark:
             part.mark = (first[0], first[1] - 1)
         self._wake_at(first[0])
@@ -340,17 +344,20 @@ class DelayedFeed(LogFeed):
         for row, due_ns in answer.found:
             position = position_of(shard, row.sequence)
             if position not in self._out and position not in self._skip:
-                self._out.add(position)
+                self._out[position] = due_ns
                 if not self._offered(to_event(shard, row)):
-                    self._out.discard(position)
+                    self._out.pop(position, None)
+                    part.next_ns = due_ns
                     self._stuck = True
                     return
             part.mark = (due_ns, row.sequence)
         if answer.last is not None:
             part.mark = answer.last
             self._look(shard)
-        elif answer.next_ns is not None:
-            self._wake_at(answer.next_ns)
+        else:
+            part.next_ns = answer.next_ns
+            if answer.next_ns is not None:
+                self._wake_at(answer.next_ns)
 
     def _offered(self, event: Event) -> bool:
         try:
@@ -364,8 +371,7 @@ class DelayedFeed(LogFeed):
 
     def ack(self, position: int) -> None:
         """The event at this position has been processed."""
-        if position in self._out:
-            self._out.discard(position)
+        if self._out.pop(position, None) is not None:
             self._skip.add(position)
             self._gone.append(position)
             self._gather()
@@ -417,12 +423,28 @@ class DelayedFeed(LogFeed):
         """See `gateway_core.contract.capabilities.Delaying`."""
         return max(0, self._waiting - len(self._out) - len(self._skip))
 
+    def oldest_due_ns(self) -> int | None:
+        """See `gateway_core.contract.capabilities.Delaying`."""
+        known = [*self._out.values(), *(part.next_ns for part in self._parts.values())]
+        return min((due_ns for due_ns in known if due_ns), default=None)  # 0: somebody asked for it now
+
+    def late_s(self) -> float:
+        """See `gateway_core.contract.capabilities.Delaying`."""
+        oldest = self.oldest_due_ns()
+        return 0.0 if oldest is None else max(0.0, (self._clock.now_ns() - oldest) / 1e9)
+
+    def due_ns(self, position: int) -> int | None:
+        """See `gateway_core.contract.capabilities.Delaying`."""
+        if (due := self._out.get(position)) is not None:
+            return due
+        shard, sequence = split_position(position)
+        return None if position in self._skip else self._files.peek(shard, self.name, sequence)
+
     def delivery_state(self, position: int) -> DeliveryState | None:
         """Where an event is for this subscription (`gateway_core.contract.capabilities.TracksDeliveries`)."""
         if position in self._out:
             return "pending"
-        shard, sequence = split_position(position)
-        if position not in self._skip and self._files.peek(shard, self.name, sequence):
+        if self.due_ns(position) is not None:
             return "delayed"
         return super().delivery_state(position)
 
@@ -438,7 +460,7 @@ class DelayedFeed(LogFeed):
                 found += [NotDue(w.due_ns, to_event(shard, w.row)) for w in rows]
             return sorted(found, key=lambda one: (one.due_ns, one.event.position))
 
-        known = self._out | self._skip
+        known = self._out.keys() | self._skip
         return [one for one in self._files.ask(read) if one.event.position not in known][:count]
 
     def due_within(self, seconds: Sequence[float]) -> Sequence[int]:
@@ -459,6 +481,8 @@ class DelayedFeed(LogFeed):
                 self._skip.difference_update(found)
                 raise
             self._clock.call_later(RETRY_S, self._removed, found, True)
+            for shard in self._files.shards:  # another one may be the first now
+                self._look(shard)
         return len(found)
 
     def deliver_now(self, id: str, source: str) -> int:

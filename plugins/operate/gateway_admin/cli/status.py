@@ -46,7 +46,7 @@ def tables(status: GatewayStatus) -> Iterator[TableRows]:
         rows = [[*_condition(t), t.broker, t.subscriber or "", *_texts(t, *counted)] for t in triggers]
         columns = ["trigger", "ready", "broker", "subscriber"]
         columns += ["delivered", "attempts", "retried", "dead", "in flight", "lag"]
-        yield _with_reasons(_with_retries(("Triggers", columns, rows), triggers), triggers)
+        yield _with_reasons(_with_retries(_with_delays(("Triggers", columns, rows), triggers), triggers), triggers)
         yield from _readers(triggers)
     if bridges := status.bridges:
         numbers = ("delivered", "refused", "failed", "dead_lettered")
@@ -93,6 +93,18 @@ def _with_retries(table: TableRows, entries: Sequence[DeliveryStatus]) -> TableR
         for entry in entries
     ]
     return title, [*columns, "retried until", "longest wait"], [[*a, *b] for a, b in zip(rows, more, strict=True)]
+
+
+def _with_delays(table: TableRows, triggers: Sequence[TriggerStatus]) -> TableRows:
+    """The table, with columns for the events that wait until they are due, if any trigger has some."""
+    if not any(trigger.delayed or trigger.delayed_until for trigger in triggers):
+        return table
+    title, columns, rows = table
+    more = [
+        [_text(t.delayed), t.delayed_until or "", f"{t.delayed_late_s:g} s" if t.delayed_late_s else ""]
+        for t in triggers
+    ]
+    return title, [*columns, "delayed", "first due", "late"], [[*a, *b] for a, b in zip(rows, more, strict=True)]
 
 
 def _with_reasons(table: TableRows, entries: Sequence[Entry]) -> TableRows:

@@ -8,6 +8,8 @@ from zlib import crc32
 from gateway_api.routes import Answer, Request, Route
 from gateway_inspect.graph.topology import Topology, topology
 
+from gateway_core.contract.status import BridgeStatus, BrokerStatus, GatewayStatus
+
 from ..context import Console
 from ..drawing import dead_letters, drawing
 from ..figures import Figure, Now
@@ -79,6 +81,7 @@ def routes(console: Console) -> list[Route]:
             "status_of": {trigger.name: trigger for trigger in current.status.triggers},
             "broker": next((b for b in current.status.brokers if b.name == scope.broker), None),
             "bridge": next((b for b in current.status.bridges if b.name == scope.bridge), None),
+            "schedules": _schedules(current.status, scope, selected),
             "rows": min(max(len(found["troubles"]), 1), _ROWS),
             "about": about,
             "dead_letters": dead_letters,
@@ -137,6 +140,20 @@ class _Shape:
                 self._chosen.clear()
             self._chosen[scope] = chosen(self._topology, scope)
         return self._chosen[scope]
+
+
+def _schedules(status: GatewayStatus, scope: Scope, selected: Chosen) -> list[dict[str, Any]]:
+    """The sources that make events at planned times, with their next runs."""
+    entries: list[BrokerStatus | BridgeStatus] = [
+        b for b in status.brokers if b.name in (*selected.brokers, scope.broker)
+    ]
+    entries += [b for b in status.bridges if b.name in (*selected.bridges, scope.bridge)]
+    return [
+        {"owner": entry.name, "name": source.address.partition(":")[2], "error": source.error, **source.details}
+        for entry in entries
+        for source in entry.sources
+        if source.address.startswith("schedule:") and "next" in source.details
+    ]
 
 
 def _scope(request: Request) -> Scope:

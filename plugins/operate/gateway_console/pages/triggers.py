@@ -101,7 +101,12 @@ def routes(console: Console) -> list[Route]:
             "charts": charts,
             "health": health_of(status, rates),
             "letters": console.stock.of(name),
+            "delays": status.delayed > 0 or view_delays(name),
         }
+
+    def view_delays(name: str) -> bool:
+        view = gateway.topology.triggers.get(name)
+        return view is not None and view.due_of is not None
 
     async def values(request: Request) -> dict[str, Any]:
         await console.sampler.ready()

@@ -187,6 +187,8 @@ def _delivery(delivery: Mapping[str, Any]) -> Iterator[str]:
     if delivery.get("reads"):
         yield f"read by {delivery['sink']} itself"
         return
+    if delay := delivery.get("delay"):
+        yield f"waits until it is due, {delay['wait_s']:g} s after it comes: if it came now, until {delay['due']}"
     if delivery["fault"]:
         yield delivery["fault"]
     elif (message := delivery["message"]) is None:
