@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 from gateway_testing import Subscriber
 from gateway_testing.process import GatewayProcess
@@ -57,7 +58,10 @@ def a_trigger_goes_back(folder: Path, kind: str, options: str, workers: int = 1)
         s.wait_for(30 + 35)
         g.wait_until(g.drained)
         s.requests.clear()
-        counted = lambda: lab.run(g, "rewind", "one", "--to", then, "--dry-run")  # noqa: E731
+
+        def counted() -> Any:
+            return lab.run(g, "rewind", "one", "--to", then, "--dry-run")
+
         g.wait_until(lambda: counted()["count"] == 20, what="the stored places of all workers")
         assert counted()["types"] == {"t.a": 20}
         assert not s.requests
