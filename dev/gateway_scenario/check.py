@@ -116,6 +116,11 @@ def deliveries_of(key: Key, played: Played) -> list[DeliveryRecord]:
     return [t.deliveries[key] for t in played.stage.histories if key in t.deliveries]
 
 
+def replays_of(key: Key, played: Played) -> list[DeliveryRecord]:
+    """What replays sent to a trigger again."""
+    return [p for t in played.stage.histories for p in t.replays if p.key == key]
+
+
 def _delivery(expect: DeliveryExpectConfig, key: Key, played: Played) -> Iterator[Failure]:
     deliveries = deliveries_of(key, played)
 
@@ -124,6 +129,9 @@ def _delivery(expect: DeliveryExpectConfig, key: Key, played: Played) -> Iterato
 
     for state in ("delivered", "not_matched", "waiting", "returned"):
         yield from _ids(state, getattr(expect, state), ids(state))
+    replayed = replays_of(key, played)
+    yield from _ids("replayed", expect.replayed, [id_of(p.event) for p in replayed if p.state == "delivered"])
+    deliveries = [*deliveries, *replayed]
     if expect.order is not None:
         done = sorted((p for p in deliveries if p.state == "delivered"), key=lambda p: p.delivered_s or 0.0)
         order = [id_of(p.event) for p in done]

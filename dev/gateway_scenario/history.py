@@ -33,15 +33,17 @@ def _lines(history: EventHistory) -> Iterator[str]:
         yield "  its broker has no trigger"
     for delivery in history.deliveries.values():
         yield from (f"  {line}" for line in _delivery_lines(delivery))
+    for delivery in history.replays:
+        yield from (f"  {line}" for line in _delivery_lines(delivery, "replayed"))
 
 
-def _delivery_lines(delivery: DeliveryRecord) -> Iterator[str]:
+def _delivery_lines(delivery: DeliveryRecord, how: str = "matched") -> Iterator[str]:
     kind, name = delivery.key
     if not delivery.clause.matched:
         yield f"{kind} {name}: not matched"
         yield from (f"  {line}" for line in clause_lines(delivery.clause))
         return
-    yield f"{kind} {name}: matched" + ("; its subscriber reads it by itself" if delivery.reads else "")
+    yield f"{kind} {name}: {how}" + ("; its subscriber reads it by itself" if delivery.reads else "")
     before: Attempt | None = None
     for attempt in delivery.attempts:
         waited = ""

@@ -84,8 +84,25 @@ class MessageConfig(Config):
     """Its record key (Kafka)."""
 
 
+class ReplayStepConfig(Config):
+    """Past events that one trigger gets again, as with `tidegate replay`: those that match its filter."""
+
+    trigger: str
+    """The trigger that gets them, and no other."""
+    from_s: Seconds = 0.0
+    """Events accepted since then, in seconds from the start."""
+    to_s: Seconds | None = None
+    """Events accepted before that. By default all up to now."""
+    positions: list[Annotated[int, Field(ge=1)]] | None = None
+    """Only the events at these positions: their numbers, from 1, in the order in which their broker stored them."""
+    filters: list[str] = []
+    """What the events must match, too: `NAME=VALUE`, or a CloudEvents SQL expression."""
+    mark: bool = False
+    """Whether they get the attribute `tidegatereplay`: `replay-1` for the first replay of the scenario."""
+
+
 class SendConfig(Config):
-    """One event to send, or several of the same kind: `event`, `message` or `file`."""
+    """One event to send, or several of the same kind: `event`, `message` or `file`. Or a `replay` of those before."""
 
     event: dict[str, Any] | None = None
     """Attributes, and `data` (text, or anything else as JSON) or `data_base64`. `specversion`, `id` (1, 2, …), `source`
@@ -96,6 +113,8 @@ class SendConfig(Config):
     file: Path | None = None
     """A file of JSON events, instead of `event`: one per line, an array, or a single event. Relative to the scenario's
     file."""
+    replay: ReplayStepConfig | None = None
+    """Past events to send to one trigger again, instead of an event."""
     to: str = ""
     """The broker or bridge to send it to. By default `default`, or the only one."""
     key: str | None = None
@@ -107,8 +126,10 @@ class SendConfig(Config):
 
     @model_validator(mode="after")
     def _one_form(self) -> SendConfig:
-        if sum(form is not None for form in (self.event, self.message, self.file)) != 1:
-            raise ValueError("write one of `event`, `message` and `file`")
+        if sum(form is not None for form in (self.event, self.message, self.file, self.replay)) != 1:
+            raise ValueError("write one of `event`, `message`, `file` and `replay`")
+        if self.replay is not None and self.model_fields_set & {"to", "key", "count"}:
+            raise ValueError("`to`, `key` and `count` are for events; a `replay` names its `trigger`")
         return self
 
 
@@ -178,6 +199,9 @@ class DeliveryExpectConfig(Config):
 
     delivered: list[str] | Unsigned | None = None
     """The ids of delivered events, or their number."""
+    replayed: list[str] | Unsigned | None = None
+    """The ids of events that replays delivered again, once for each time, or their number. They don't count among the
+    `delivered`, `waiting` and `not_matched`, but in all that follows."""
     order: list[str] | None = None
     """The ids of delivered events in the order of delivery."""
     dead_lettered: list[Letter] | Unsigned | None = None

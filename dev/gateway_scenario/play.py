@@ -19,6 +19,7 @@ from gateway_core.runtime.offline import OfflineRegistry, build_with
 
 from .inputs import messages
 from .model import ScenarioConfig, SendConfig
+from .replays import replay
 from .stage import ScenarioError, Stage
 from .staged import Staging
 
@@ -43,9 +44,13 @@ def play(config: GatewayConfig, registry: Registry, scenario: ScenarioConfig, fo
         trigger.attach()
     for subscription in built.subscriptions():
         subscription.draw = lambda: scenario.jitter
-    number = 1
+    number = replays = 1
     for send in scenario.events:
         _run(stage, send.at_s or 0.0)
+        if send.replay is not None:
+            replay(stage, built.triggers, registry, send.replay, replays)
+            replays += 1
+            continue
         for message in messages(send, number, folder):
             _send(stage, built, _target(send, config), message)
             number += 1

@@ -67,6 +67,8 @@ class EventHistory:
     refused: Refused | None = None
     reply_of: DeliveryRecord | None = None
     deliveries: dict[Key, DeliveryRecord] = field(default_factory=dict)
+    replays: list[DeliveryRecord] = field(default_factory=list)
+    """What replays of it did, in order."""
     repeated: bool = False
     """Whether the broker has it already, and did not store it again."""
 

@@ -48,6 +48,7 @@ class Stage:
         self.answering: DeliveryRecord | None = None  # the one whose response is being handled
         self._history_of: dict[int, EventHistory] = {}  # by the id() of the event, which the trail keeps alive
         self._deliveries: dict[tuple[Key, int], DeliveryRecord] = {}  # by position, which dead letters keep
+        self._replayed: dict[int, DeliveryRecord] = {}  # by the id() of the event that a replay sends
         self._scenario = scenario
         self._scripts: dict[tuple[bool, str], Script] = {}
 
@@ -88,9 +89,16 @@ class Stage:
             self._deliveries[key, history.event.position] = delivery
         return delivery
 
+    def again(self, key: Key, event: Event, copy: Event) -> None:
+        """A replay sends an event again, as this copy."""
+        history = self._history_of[id(event)]
+        record = self._replayed[id(copy)] = DeliveryRecord(key, copy, clause_of(match_all(), copy))
+        history.replays.append(record)
+        self._deliveries[key, event.position] = record
+
     def attempt(self, key: Key, event: Event) -> tuple[DeliveryRecord, Attempt]:
         """An attempt begins."""
-        delivery = self._history_of[id(event)].deliveries[key]
+        delivery = self._replayed.get(id(event)) or self._history_of[id(event)].deliveries[key]
         self._deliveries[key, event.position] = delivery
         attempt = Attempt(len(delivery.attempts) + 1, self.now_s, event)
         delivery.attempts.append(attempt)

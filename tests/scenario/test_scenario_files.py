@@ -81,7 +81,11 @@ def test_a_scenario_file_names_its_config_and_environment(registry: Registry, tm
     [
         (TESTS.replace("expect", "expct"), 2, "the key `expect` is missing"),
         (TESTS.replace("[{event: {type: x}}]", "[]"), 3, "at least 1 item"),
-        (TESTS.replace("{event: {type: x}}", "{event: {}, file: x}"), 3, "write one of `event`, `message` and `file`"),
+        (
+            TESTS.replace("{event: {type: x}}", "{event: {}, file: x}"),
+            3,
+            "write one of `event`, `message`, `file` and `replay`",
+        ),
         (TESTS + "    answers: {a: [lost]}", 5, "write a status, ok, timeout, refused, or a mapping"),
         (TESTS + "    answers: {a: 99}", 5, "a number of at least 200"),
         ("tests: [", 1, "not YAML"),
