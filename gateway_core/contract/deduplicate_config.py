@@ -66,7 +66,11 @@ def _values_of(names: list[str]) -> Callable[[Mapping[str, Any]], tuple[Any, ...
     return lambda attributes: (attributes[name],)
 
 
-def content_of(attributes: Mapping[str, Any]) -> dict[str, Any]:
-    """The attributes by which a duplicate is compared with the first: those that differ with each attempt are left
-    out."""
+def unlike(event: Event, attributes: Mapping[str, Any], data: bytes | None) -> bool:
+    """Whether an event has other content than the first with its key, of which these are the attributes and the data.
+    Attributes that differ with each attempt are left out."""
+    return data != event.data or _content_of(attributes) != _content_of(event.attributes)
+
+
+def _content_of(attributes: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in attributes.items() if name not in _HOPS}

@@ -78,6 +78,24 @@ async def test_the_stream_has_each_key_once_and_a_duplicate_the_place_of_the_fir
         assert channel.info()["events"] == 7
 
 
+@pytest.mark.spec("ONCE-16")
+async def test_duplicates_with_other_content_are_counted(kit: NatsKit, caplog: pytest.LogCaptureFixture) -> None:
+    async with opened(kit, kit.server.url, kit.name, {"window": "1h"}) as channel:
+        await put(channel, numbered(2))
+        other, reordered = numbered(1)[0], numbered(1, 1)[0]
+        other.data = b"other"
+        reordered.attributes = dict(reversed(reordered.attributes.items()), traceparent="00-1-2-00")
+        assert await put(channel, [other, reordered]) == [1, 2]
+        with anyio.fail_after(10):
+            while not channel.info()["deduplication"]["conflicts"]:  # noqa: ASYNC110 - the server has no event for it
+                await anyio.sleep(0.01)
+        info = channel.info()["deduplication"]
+        assert (info["duplicates"], info["conflicts"], info["not_compared"]) == (2, 1, 0)
+        assert [known.differs for known in channel.repeated("n0", None)] == [True]
+        assert [known.differs for known in channel.repeated("n1", None)] == [False]
+    assert "with the key of an earlier one but other content: 1; the last: id n0, like position 1" in caplog.text
+
+
 @pytest.mark.spec("ONCE-11")
 async def test_a_server_that_was_killed_knows_the_keys(own_nats: servers.Server, tmp_path: Path) -> None:
     async with opened(Kit(tmp_path / "a"), own_nats.url, "s", {"window": "1h"}) as channel:

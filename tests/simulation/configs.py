@@ -28,6 +28,8 @@ def text(config: Config) -> str:
         "ingress": [{"http": source}],
         "channel": {"log": {"sync": config.sync, "retention": {"max_age_s": None, "max_bytes": None}}},
     }
+    if config.once is not None:
+        broker["deduplicate"] = {"window": config.once.window_s, "max_keys": config.once.max_keys}
     kafka = config.kafka or Kafka()
     if kafka.ingress:
         broker["ingress"].append(_kafka_source(kafka, "default"))

@@ -40,6 +40,8 @@ class Answered(Record):
     status: int | None
     reason: str
     """The body of the answer, or why there was none."""
+    firsts: tuple[int, ...] = ()
+    """The positions in `Tidegate-Duplicate`."""
 
 
 @dataclass(frozen=True)
@@ -132,6 +134,16 @@ class Letter(Record):
     place: str
     attributes: tuple[tuple[str, str], ...]
     data: bytes
+
+
+@dataclass(frozen=True)
+class Kept(Record):
+    """An event in the log of a broker that deduplicates, as read at the end of the run; when the gateway received it,
+    by the simulated time."""
+
+    position: int
+    id: str
+    received_s: float
 
 
 @dataclass(frozen=True)

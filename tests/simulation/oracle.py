@@ -14,6 +14,7 @@ from .promises import (  # noqa: F401 - they register
     attempting,
     failing,
     kafka,
+    once,
     ordering,
     reporting,
     resuming,
@@ -31,6 +32,13 @@ OF_WORKERS = frozenset((
     "the-gateway-comes-to-rest", "nothing-breaks", "the-gateway-starts",
 ))  # fmt: skip
 """The promises that several workers are checked by: the others count, or order, what one process does."""
+
+OF_ONCE = frozenset((
+    "every-accepted-event-is-settled", "what-was-refused-does-not-appear", "events-stay-as-they-are",
+    "answers-are-those-of-the-table", "the-gateway-comes-to-rest", "nothing-breaks", "the-gateway-starts",
+    "a-key-is-once-in-the-log", "what-is-accepted-is-in-the-log", "a-duplicate-names-the-first",
+))  # fmt: skip
+"""The promises that runs with `deduplicate` are checked by: the others count, or order, what is sent once."""
 
 OF_REPLAYS = frozenset((
     "every-accepted-event-is-settled", "a-batch-is-whole", "what-was-refused-does-not-appear",
@@ -59,7 +67,10 @@ def violations(plan: Plan, history: History) -> list[Violation]:
     found = []
     several = any(config.workers > 1 for config in plan.configs)
     for promise in PROMISES.values():
-        if several and promise.name not in OF_WORKERS:
+        if plan.configs[0].once is not None:
+            if promise.name not in OF_ONCE:
+                continue
+        elif several and promise.name not in OF_WORKERS:
             continue
         if plan.replays and promise.name not in OF_REPLAYS:
             continue

@@ -24,8 +24,8 @@ from .kafka_plan import drawn as with_kafka
 from .queue_plan import QUEUES, Queues
 
 __all__ = [
-    "KINDS", "MODES", "QUEUES", "Bridge", "Config", "Event", "Fault", "Filter", "Kafka", "Network", "Plan", "Policy",
-    "Queues", "Send", "Trigger",
+    "KINDS", "MODES", "QUEUES", "Bridge", "Config", "Event", "Fault", "Filter", "Kafka", "Network", "Once", "Plan",
+    "Policy", "Queues", "Send", "Trigger",
 ]  # fmt: skip
 
 SOURCE = "/sim"
@@ -151,6 +151,14 @@ class Bridge:
 
 
 @dataclass(frozen=True)
+class Once:
+    """`deduplicate` of the broker."""
+
+    window_s: int
+    max_keys: int = 1000
+
+
+@dataclass(frozen=True)
 class Config:
     """A gateway's config: the broker `default` with the channel `log`, its triggers, and bridges."""
 
@@ -174,6 +182,8 @@ class Config:
     """Whether the listener and the servers speak TLS; the same in all configs of a plan."""
     workers: int = 1
     """How many workers there are; the same in all configs of a plan."""
+    once: Once | None = None
+    """None in all configs of a plan, or in none: see `once_plan`."""
 
     @property
     def names(self) -> tuple[str, ...]:

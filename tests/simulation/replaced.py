@@ -75,7 +75,18 @@ def _names(simulation: Simulation) -> dict[int, Any]:
 
     monotonic = simulation.monotonic
     real: list[tuple[Any, Any]] = [
-        (time, _like(time, monotonic=monotonic, perf_counter=monotonic, time=now_s, time_ns=simulation.now_ns)),
+        (
+            time,
+            _like(
+                time,
+                monotonic=monotonic,
+                perf_counter=monotonic,
+                time=now_s,
+                time_ns=simulation.now_ns,
+                sleep=threads.sleep,
+            ),
+        ),
+        (fcntl, _like(fcntl, flock=threads.flock)),
         (time.monotonic, monotonic),
         (time.time_ns, simulation.now_ns),
         (time.time, now_s),
@@ -159,8 +170,10 @@ def look() -> None:
                 if not found.name.endswith("__main__"):
                     with suppress(ImportError):
                         importlib.import_module(found.name)
-    wanted = {id(thing) for thing in (time, time.monotonic, time.time_ns, time.time, time.perf_counter, threading,
-              queue.SimpleQueue, concurrent.futures.ThreadPoolExecutor, socket, select, secrets, uuid)}  # fmt: skip
+    wanted = {id(thing) for thing in (
+        *(time, time.monotonic, time.time_ns, time.time, time.perf_counter, threading, queue.SimpleQueue, fcntl),
+        *(concurrent.futures.ThreadPoolExecutor, socket, select, secrets, uuid),
+    )}  # fmt: skip
     for name, module in list(sys.modules.items()):
         if name in _seen or not name.startswith(OURS):
             continue

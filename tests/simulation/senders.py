@@ -127,7 +127,9 @@ class Sender:
         asked = headers.get("retry-after")
         wait = float(asked) if asked is not None and asked.isdigit() else None
         now = self._world.scheduler.now
-        self._world.add(Answered(now, send, attempt, status, self._world.plain(body.decode(errors="replace"))))
+        told = headers.get("tidegate-duplicate", "")
+        firsts = tuple(int(position) for position in told.split(", ") if position)
+        self._world.add(Answered(now, send, attempt, status, self._world.plain(body.decode(errors="replace")), firsts))
         self._done(again=status in (429, 503), wait=wait)
 
     def lost(self, why: str) -> None:

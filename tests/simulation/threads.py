@@ -8,6 +8,7 @@ moment later, so it is frozen and dies with the loop, and every run has the same
 from __future__ import annotations
 
 import asyncio
+import fcntl
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future
@@ -15,6 +16,9 @@ from queue import Empty
 from typing import Any
 
 import greenlet  # type: ignore[import-untyped]
+
+LOOKS_S = 0.0003
+"""How often who waits for a lock looks whether it is free."""
 
 
 class Killed(greenlet.GreenletExit):
@@ -64,6 +68,14 @@ class Threads:
         """Waits in a thread until someone wakes it."""
         if greenlet.getcurrent() is self._hub:
             raise RuntimeError("the event loop itself waits for a thread: this would stop the gateway")
+        self._hub.switch()
+
+    def sleep(self, seconds: float) -> None:
+        """Waits in a thread for so long. A kill ends it."""
+        thread = greenlet.getcurrent()
+        if thread is self._hub:
+            raise RuntimeError("the event loop itself sleeps: this would stop the gateway")
+        self._loop.call_later(seconds, thread.switch)
         self._hub.switch()
 
     def kill(self) -> None:
@@ -192,6 +204,36 @@ class Condition:
         return result
 
 
+class Result(Future[Any]):
+    """`concurrent.futures.Future`."""
+
+    def result(self, timeout: float | None = None) -> Any:
+        """Waits for it."""
+        if not self.done():
+            waiters = Waiters()
+            self.add_done_callback(lambda _: waiters.wake())
+            while not self.done():
+                waiters.wait()
+        return super().result(timeout)
+
+
+def sleep(seconds: float) -> None:
+    """`time.sleep`."""
+    _threads().sleep(seconds)
+
+
+def flock(descriptor: int, operation: int) -> None:
+    """`fcntl.flock`: who waits for a lock lets the other threads and processes run."""
+    while operation & fcntl.LOCK_EX and not operation & fcntl.LOCK_NB:
+        try:
+            fcntl.flock(descriptor, operation | fcntl.LOCK_NB)
+        except BlockingIOError:
+            _threads().sleep(LOOKS_S)
+        else:
+            return
+    fcntl.flock(descriptor, operation)
+
+
 class Pool:
     """`concurrent.futures.ThreadPoolExecutor`."""
 
@@ -204,7 +246,7 @@ class Pool:
 
     def submit(self, func: Callable[..., Any], *args: Any) -> Future[Any]:
         """Runs `func(*args)` in a thread."""
-        future: Future[Any] = Future()
+        future: Future[Any] = Result()
         self._waiting.append((future, lambda: func(*args)))
         if self._running < self._most:
             self._running += 1

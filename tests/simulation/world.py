@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
+from gateway_log.reader import LogReader
 from gateway_serving import unexpected
 
 from gateway_core.config.registry import Registry
@@ -30,6 +31,7 @@ from .history import (
     Happened,
     Heard,
     History,
+    Kept,
     Logged,
     Over,
     Paused,
@@ -295,6 +297,16 @@ class World:
                 self.broken("the gateway did not stop")
         for letter in letters(self.data_dir, scheduler.now):
             self.add(letter)
+        if self.gateway is None and plan.configs[0].once is not None:
+            self._read_log()
+
+    def _read_log(self) -> None:
+        now = self.scheduler.now
+        with LogReader(self.data_dir / "log" / "default") as reader:
+            for shard in reader.shards():
+                for event in reader.events(shard, reader.read(shard, 1)):
+                    received_s = (event.received_ns or 0) / 1e9 - EPOCH_S
+                    self.add(Kept(now, event.position or 0, str(event.attributes["id"]), received_s))
 
     def _replay(self, number: int) -> None:
         if number in self._begun:

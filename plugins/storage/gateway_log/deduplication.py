@@ -10,7 +10,6 @@ from __future__ import annotations
 import logging
 import sqlite3
 import time
-from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from hashlib import blake2b
@@ -22,10 +21,10 @@ from zlib import crc32
 import msgspec
 
 from gateway_core.contract.capabilities import Repeated
-from gateway_core.contract.deduplicate_config import content_of, key_reader
+from gateway_core.contract.deduplicate_config import key_reader, unlike
 from gateway_core.contract.errors import Refused, StartError, StorageError
-from gateway_core.contract.event import Event, id_of, position_of
-from gateway_core.contract.one_line import one_line
+from gateway_core.contract.event import Event, position_of
+from gateway_core.contract.found_duplicates import FoundDuplicates
 
 from . import meta
 from .checksum import PRIME
@@ -42,10 +41,8 @@ if TYPE_CHECKING:
 log = logging.getLogger("tidegate.log")
 
 TELL_S = 60.0
-"""How often the gateway's log reports conflicts, and an index that can't be written, in seconds."""
+"""How often the gateway's log reports an index that can't be written, in seconds."""
 _LOADED = 10_000
-_KEPT = 1000
-"""How many of the newest duplicates are known, for `tidegate why`."""
 SPAN = 2**32
 TURN_S, START_S = 5.0, 60.0
 """How long a commit, and a start, wait for another worker that died to start again, if that must say what it left."""
@@ -72,12 +69,10 @@ class Deduplication:
         self._staged: dict[bytes, bytes] = {}
         self._staged_end = self._staged_ms = 0
         self._first = 0
-        self._told = self._told_index = 0.0
-        self._untold = 0
-        self.duplicates = self.conflicts = self.keyless = 0
-        """Events that were not stored again; those among them (or refused) whose content differs from the first; events
-        that lack an attribute of the key."""
-        self._last: deque[tuple[str, str, Repeated]] = deque(maxlen=_KEPT)  # id, source
+        self._told_index = 0.0
+        self.duplicates = self.keyless = 0
+        """Events that were not stored again; events that lack a part of the key."""
+        self._found = FoundDuplicates(log, str(folder), "refused" if self._refuses else "dropped")
 
     # -- life -------------------------------------------------------------------------------------------------------
 
@@ -348,37 +343,19 @@ class Deduplication:
     def _repeated(self, unit: Any, n: int, event: Event, received_ns: int, found: Known, differs: bool) -> None:
         first = position_of(found.shard, found.sequence)
         repeated = Repeated(received_ns, first, differs)
-        self._last.append((str(id_of(event)), str(event.attributes.get("source")), repeated))
-        if differs:
-            self.conflicts += 1
-            self._tell(event, first)
-            if self._refuses:
-                unit.firsts = None
-                names = ", ".join(self._names)
-                unit.refused = Refused(
-                    f"an event with the same {names} but other content was accepted before, at position {first}",
-                    status=409,
-                    title="Conflicting duplicate",
-                )
-                return
+        self._found.add(event, repeated)
+        if differs and self._refuses:
+            unit.firsts = None
+            names = ", ".join(self._names)
+            unit.refused = Refused(
+                f"an event with the same {names} but other content was accepted before, at position {first}",
+                status=409,
+                title="Conflicting duplicate",
+            )
+            return
         if unit.firsts is None:
             unit.firsts = [0] * len(unit.events)
         unit.firsts[n] = first
-
-    def _tell(self, event: Event, first: int) -> None:
-        self._untold += 1
-        now = time.monotonic()
-        if now >= self._told:
-            self._told, count, self._untold = now + TELL_S, self._untold, 0
-            what = "refused" if self._refuses else "dropped"
-            log.warning(
-                "%s: %s events with the key of an earlier one but other content: %d; the last: id %s, like position %d",
-                self._folder,
-                what,
-                count,
-                one_line(str(id_of(event))),
-                first,
-            )
 
     def stored(self, units: Sequence[Any]) -> None:
         """The rows of these units are in the log."""
@@ -391,7 +368,7 @@ class Deduplication:
 
     def repeated(self, id: str, source: str | None) -> list[Repeated]:
         """See `gateway_core.contract.capabilities.Deduplicates`."""
-        return [each for its, of, each in self._last.copy() if its == id and source in (None, of)]
+        return self._found.of(id, source)
 
     # -- status -----------------------------------------------------------------------------------------------------
 
@@ -404,7 +381,7 @@ class Deduplication:
             "keys": index.keys + self._count_of_others(),
             "bytes": index.size + (0 if self._others is None else self._others.size),
             "duplicates": self.duplicates,
-            "conflicts": self.conflicts,
+            "conflicts": self._found.conflicts,
             "without_key": self.keyless,
             "reaches_back_s": None if not self.is_short(now_ns) else round(now_ns / 1e9 - self._forgot_ms / 1000, 1),
         }
@@ -436,7 +413,7 @@ def _unlike(event: Event, text: str | bytes, data: bytes | None) -> bool:
     except msgspec.MsgspecError:
         return True
     attributes.pop(TRACE, None)
-    return data != event.data or content_of(attributes) != content_of(event.attributes)
+    return unlike(event, attributes, data)
 
 
 def _encoded(text: str) -> bytes:

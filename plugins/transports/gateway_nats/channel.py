@@ -34,7 +34,7 @@ from .config import JetStreamChannelConfig
 from .connect import check_keys
 from .feed import JetStreamFeed
 from .find import find
-from .once import Once
+from .once import COMPARED, Once
 from .sink import TOO_LARGE, outcome_of, size_of
 from .stored import event_reader, event_writer
 from .streams import ensure_stream
@@ -51,6 +51,7 @@ STOP_S = 10.0
 JOIN_S = 20.0
 INFO_S = 5.0
 TRIM_S = 60.0
+COMPARE_S = 5.0
 MAX_WAITING = 100_000
 """The most events that may wait to be written, whatever their size."""
 
@@ -79,7 +80,7 @@ class JetStreamChannel:
 
     def deduplicate(self, config: DeduplicateConfig) -> None:
         """See `gateway_core.contract.capabilities.Deduplicates`. Its window is the stream's duplicate window."""
-        self._once = Once(config, self._options)
+        self._once = Once(config, self._options, self._stream)
 
     # -- life -------------------------------------------------------------------------------------------------------
 
@@ -189,6 +190,28 @@ class JetStreamChannel:
             return
         for payload, headers in messages:
             link.request(self._subject, payload, headers, APPEND_S, appending)
+
+    def found_again(self, once: Once, event: Event, sequence: int) -> None:
+        """The stream has had this event, in the message with this sequence number. Whether that had other content is
+        known later."""
+        repeated = once.repeated(event, sequence)
+        if once.comparing < COMPARED and self._open:
+            once.comparing += 1
+            self._tasks.start_soon(self._compare, once, event, repeated, sequence)
+        else:
+            once.uncompared += 1
+
+    async def _compare(self, once: Once, event: Event, repeated: Repeated, sequence: int) -> None:
+        first: Event | None = None
+        try:
+            with anyio.move_on_after(COMPARE_S):
+                stored = await self._link.js.get_msg(self._stream, sequence)
+                first = self._read(stored.headers, stored.data or b"")
+        except Exception as e:  # it may be gone, and a server that is down is noticed otherwise
+            log.debug("can't read message %d of the stream %s: %s", sequence, self._stream, e)
+        finally:
+            once.comparing -= 1
+        once.compare(event, repeated, first)
 
     def _message(self, event: Event) -> tuple[bytes, dict[str, str]]:
         """Payload and headers. No other stream that has the subject may store it."""
@@ -364,7 +387,7 @@ class _Append:
         if not self._why:
             channel.appended += self._size - len(self._repeated)
             for once, event, sequence in self._repeated:
-                once.repeated(event, sequence)
+                channel.found_again(once, event, sequence)
             self._done(None)
             return
         channel.failed += self._size

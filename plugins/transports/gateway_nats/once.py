@@ -8,37 +8,41 @@ server knows the ids of the messages that it still has.
 
 from __future__ import annotations
 
+import logging
 import time
-from collections import deque
 from collections.abc import Sequence
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
 
 from gateway_core.contract.capabilities import Repeated
-from gateway_core.contract.deduplicate_config import key_reader
+from gateway_core.contract.deduplicate_config import key_reader, unlike
 from gateway_core.contract.errors import StartError
-from gateway_core.contract.event import Event, id_of, position_of
+from gateway_core.contract.event import Event, position_of
+from gateway_core.contract.found_duplicates import FoundDuplicates
 
 if TYPE_CHECKING:
     from gateway_core.contract.deduplicate_config import DeduplicateConfig
 
     from .config import JetStreamChannelConfig
 
-_KEPT = 1000
-"""How many of the newest duplicates are known, for `tidegate why`."""
+log = logging.getLogger("tidegate.nats")
+
+COMPARED = 64
+"""How many duplicates are compared with the first at a time, which costs a request each; others meanwhile are not."""
 
 
 class Once:
     """The keys of a broker's events. Raises `StartError` if the server can't do what the config asks."""
 
-    def __init__(self, config: DeduplicateConfig, options: JetStreamChannelConfig) -> None:
+    def __init__(self, config: DeduplicateConfig, options: JetStreamChannelConfig, stream: str) -> None:
         if why := _fault(config, options):
             raise StartError(why)
         self.window_s = config.window
         self._names = list(config.key)
         self._text_of = key_reader(config.key)
-        self._last: deque[tuple[str, str, Repeated]] = deque(maxlen=_KEPT)  # id, source
-        self.duplicates = self.keyless = 0
+        self._found = FoundDuplicates(log, f"the stream {stream}")
+        self.comparing = 0
+        self.duplicates = self.keyless = self.uncompared = 0
 
     def message_id(self, event: Event) -> str | None:
         """The `Nats-Msg-Id`; None for an event that lacks an attribute of the key."""
@@ -48,16 +52,25 @@ class Once:
             return None
         return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
 
-    def repeated(self, event: Event, sequence: int) -> None:
-        """The stream has had this event's key, in the message with this sequence number."""
+    def repeated(self, event: Event, sequence: int) -> Repeated:
+        """The stream has had this event's key, in the message with this sequence number. `compare` it with that."""
         event.duplicate, event.position = True, position_of(0, sequence)
         self.duplicates += 1
         known = Repeated(event.received_ns or time.time_ns(), event.position, False)
-        self._last.append((str(id_of(event)), str(event.attributes.get("source")), known))
+        self._found.add(event, known)
+        return known
+
+    def compare(self, event: Event, repeated: Repeated, first: Event | None) -> None:
+        """Counts the duplicate as a conflict if its content differs from the first's, which is None if the stream no
+        longer has it."""
+        if first is None:
+            self.uncompared += 1
+        elif unlike(event, first.attributes, first.data):
+            self._found.differs(event, repeated)
 
     def known(self, id: str, source: str | None) -> Sequence[Repeated]:
         """See `gateway_core.contract.capabilities.Deduplicates.repeated`."""
-        return [each for its, of, each in self._last.copy() if its == id and source in (None, of)]
+        return self._found.of(id, source)
 
     def info(self) -> dict[str, Any]:
         """For status."""
@@ -65,6 +78,8 @@ class Once:
             "window_s": self.window_s,
             "key": self._names,
             "duplicates": self.duplicates,
+            "conflicts": self._found.conflicts,
+            "not_compared": self.uncompared,
             "without_key": self.keyless,
         }
 
@@ -72,8 +87,8 @@ class Once:
 def _fault(config: DeduplicateConfig, options: JetStreamChannelConfig) -> str:
     if config.on_conflict == "refuse":
         return (
-            "the channel `jetstream` can't do `on_conflict: refuse`, because the server compares ids and not content;"
-            " use `accept_first`, or the channel `log`"
+            "the channel `jetstream` can't do `on_conflict: refuse`, because the server compares ids and not content,"
+            " and has stored the other events of a batch by then; use `accept_first`, or the channel `log`"
         )
     if "max_keys" in config.model_fields_set:
         return "the channel `jetstream` has no `max_keys`: the server keeps all keys of the window; leave it out"

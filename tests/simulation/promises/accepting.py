@@ -22,6 +22,8 @@ def stored(facts: Facts) -> Iterator[tuple[str, float, float]]:
     with the begin and the end of its sending."""
     # a topic may take a part of a batch (docs/howto/kafka-channel.md)
     seen = set() if channel(facts.plan.configs) else {a.id for a in facts.attempts}
+    if facts.plan.configs[0].once is not None:
+        seen = set()  # they may have come with another request
     for number, send in enumerate(facts.plan.sends):
         if send.to != "default":
             continue
