@@ -36,6 +36,9 @@ class GatewayProcess:
         self._env = {**os.environ, **(env or {}), "TIDEGATE_ADMIN": "127.0.0.1:0"}
         self._flags = flags
         self._process: subprocess.Popen[bytes] | None = None
+        # one for all, as it takes longer to make than to use; each request has a connection of its own, as a kept one
+        # would end with the process that it leads to
+        self._asking = httpx.Client(timeout=60, verify=False, limits=httpx.Limits(max_keepalive_connections=0))
 
     def __enter__(self) -> GatewayProcess:
         if self._process is None:
@@ -69,14 +72,16 @@ class GatewayProcess:
         return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=env, cwd=self.folder)
 
     def wait_until(self, condition: Callable[[], Any], timeout_s: float = 60.0, what: str = "a condition") -> None:
-        """Waits for a condition. Fails immediately, with the gateway's log, if the gateway ends."""
-        end = time.monotonic() + timeout_s
+        """Waits for a condition, and looks at it every 20 ms, after a second of waiting every 50 ms. Fails immediately,
+        with the gateway's log, if the gateway ends."""
+        begun = time.monotonic()
+        end = begun + timeout_s
         while not condition():
             if self._process is not None and self._process.poll() is not None:
                 raise AssertionError(f"the gateway ended with {self._process.returncode}:\n{self.log()}")
             if time.monotonic() > end:
                 raise AssertionError(f"waited {timeout_s:g} s for {what}:\n{self.log()}")
-            time.sleep(0.02)
+            time.sleep(0.02 if time.monotonic() < begun + 1 else 0.05)
 
     def log(self) -> str:
         """The end of the gateway's log."""
@@ -98,7 +103,9 @@ class GatewayProcess:
 
     def admin(self, path: str) -> httpx.Response:
         """GET on the admin API."""
-        return httpx.get(self.admin_url + path, timeout=60, verify=False, headers=self.admin_headers)
+        # on one machine, to compress takes longer than to send
+        headers = {"accept-encoding": "identity", **self.admin_headers}
+        return self._asking.get(self.admin_url + path, headers=headers)
 
     @property
     def admin_url(self) -> str:

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 from gateway_audit_log.log import audit_log
 
+from tests.command_line import tidegate
+
 
 def audit(data_dir: Path, *options: str) -> str:
-    command = [sys.executable, "-m", "gateway_core.cli", "audit", "--data-dir", str(data_dir), *options]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    done = tidegate("audit", "--data-dir", data_dir, *options)
     assert (done.returncode, done.stderr) == (0, "")
     return done.stdout
 

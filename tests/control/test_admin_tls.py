@@ -14,7 +14,7 @@ import pytest
 import trustme
 from gateway_testing import GatewayProcess
 
-from tests import web
+from tests import command_line, web
 
 pytestmark = pytest.mark.usefixtures("processes")
 
@@ -22,6 +22,11 @@ CONFIG = 'brokers: {default: {ingress: [{http: {listen: "127.0.0.1:0"}}]}}\n'
 
 
 def tidegate(folder: Path, *arguments: str, **env: str) -> subprocess.CompletedProcess[str]:
+    return command_line.tidegate(*arguments, env=env, cwd=folder)
+
+
+def started(folder: Path, *arguments: str, **env: str) -> subprocess.CompletedProcess[str]:
+    """The same in a process of its own."""
     own = {k: v for k, v in os.environ.items() if not k.startswith("TIDEGATE_")}
     command = [sys.executable, "-m", "gateway_core.cli", *arguments]
     return subprocess.run(command, cwd=folder, env={**own, **env}, capture_output=True, text=True, timeout=60)
@@ -55,8 +60,8 @@ def test_the_api_is_served_with_tls(tmp_path: Path) -> None:
 @pytest.mark.spec("AD-12")
 def test_a_certificate_that_can_not_be_used_is_a_fault(tmp_path: Path) -> None:
     (tmp_path / "t.yaml").write_text(CONFIG)
-    for command in ("check", "run"):
-        ran = tidegate(tmp_path, command, "t.yaml", TIDEGATE_ADMIN_TLS="nowhere.pem", TIDEGATE_ADMIN="127.0.0.1:0")
+    for command, way in (("check", tidegate), ("run", started)):
+        ran = way(tmp_path, command, "t.yaml", TIDEGATE_ADMIN_TLS="nowhere.pem", TIDEGATE_ADMIN="127.0.0.1:0")
         assert (ran.returncode, "the certificate files can't be used" in ran.stdout + ran.stderr) == (1, True)
         assert "Traceback" not in ran.stderr
 

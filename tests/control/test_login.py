@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -19,7 +17,7 @@ from gateway_testing import GatewayProcess
 from joserfc import jwt
 from joserfc.jwk import RSAKey
 
-from tests import web
+from tests import command_line, web
 
 pytestmark = pytest.mark.usefixtures("processes")
 
@@ -105,10 +103,7 @@ def gateway(issuer: Issuer, tmp_path_factory: pytest.TempPathFactory) -> Iterato
 
 
 def tidegate(folder: Path, *arguments: str, **env: str) -> subprocess.CompletedProcess[str]:
-    own = {k: v for k, v in os.environ.items() if not k.startswith("TIDEGATE_")}
-    command = [sys.executable, "-m", "gateway_core.cli", *arguments]
-    env = {**own, "XDG_CONFIG_HOME": str(folder), **env}
-    return subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, timeout=60)
+    return command_line.tidegate(*arguments, env={"XDG_CONFIG_HOME": str(folder), **env}, cwd=folder)
 
 
 @pytest.mark.spec("AD-10", "AD-11")

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,6 +13,7 @@ from pydantic import ValidationError
 
 from gateway_core.contract.identity import Identity
 from tests import web
+from tests.command_line import tidegate
 
 CONFIG = """
 brokers: {default: {ingress: [{http: {listen: "127.0.0.1:0"}}]}}
@@ -31,8 +30,8 @@ operators:
 
 
 def new_key(folder: Path, name: str) -> str:
-    command = [sys.executable, "-m", "gateway_core.cli", "auth", "key", "new", name, "-f", "keys.json", "--json"]
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=True)
+    done = tidegate("auth", "key", "new", name, "-f", "keys.json", "--json", cwd=folder)
+    assert done.returncode == 0, done.stderr
     key: str = json.loads(done.stdout)["key"]
     return key
 

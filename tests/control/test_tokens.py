@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
 import stat
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,7 +12,7 @@ import pytest
 from gateway_api.tokens import Holder, Tokens, derived, read_token, token_file, write_token
 from gateway_testing import GatewayProcess
 
-from tests import web
+from tests import command_line, web
 
 CONFIG = 'brokers: {default: {ingress: [{http: {listen: "127.0.0.1:0"}}]}}\n'
 
@@ -85,9 +83,7 @@ def test_a_file_that_holds_no_token_lets_nobody_in(tmp_path: Path, caplog: pytes
 
 
 def tidegate(folder: Path, *arguments: str, **env: str) -> subprocess.CompletedProcess[str]:
-    own = {k: v for k, v in os.environ.items() if not k.startswith("TIDEGATE_")}
-    command = [sys.executable, "-m", "gateway_core.cli", *arguments]
-    return subprocess.run(command, cwd=folder, env={**own, **env}, capture_output=True, text=True, timeout=60)
+    return command_line.tidegate(*arguments, env=env, cwd=folder)
 
 
 @pytest.fixture(scope="module")
