@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from gateway_core.contract.errors import StorageError
+
 from .conftest import Log
 
 pytestmark = pytest.mark.anyio
@@ -43,3 +45,19 @@ async def test_a_decided_rewind_happens_in_every_shard_whoever_ends_before_it_is
     third = log.Subscriber()
     await log.open({"t": third}, worker=1, workers=2)
     assert third.got == []
+
+
+@pytest.mark.spec("AGAIN-22")
+async def test_a_gateway_that_stops_before_it_is_done_says_so_and_goes_back_at_its_next_start(log: Log) -> None:
+    subscriber = log.Subscriber(acks=True)
+    channel = await log.open({"t": subscriber})
+    await log.append(channel, log.events(5))
+    await log.wait(lambda: len(subscriber.got) == 5)
+    await channel.decide_rewind("t", {0: 3})
+    await log.stop(channel)
+    with pytest.raises(StorageError, match="goes back at its next start"):
+        await channel.rewind("t", {0: 3})
+    again = log.Subscriber(acks=True)
+    await log.open({"t": again})
+    await log.wait(lambda: len(again.got) == 3)
+    assert [p & 0xFFFF for p in again.got] == [3, 4, 5]

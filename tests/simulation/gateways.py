@@ -25,7 +25,7 @@ from .replaced import forget, look, unlock_all
 from .transports import Machine
 
 if TYPE_CHECKING:
-    from .plan import Replay
+    from .plan import Replay, Rewind
     from .world import World
 
 
@@ -65,6 +65,7 @@ class Process:
         self._stop: anyio.Event | None = None
         self._then: Callable[[], None] | None = None
         self._reloading: asyncio.Lock
+        self._rewinding: Gateway | None = None
         threads.Threads.current = self.loop.threads
         forget()
 
@@ -185,6 +186,34 @@ class Process:
                 self._world.broken(f"replay {number}: {e.detail}")
             return
         self._world.replay_began(number, job.id)
+
+    def rewind(self, number: int, wanted: Rewind) -> None:
+        """Asks for a rewind, unless one is under way."""
+        self._ask_for_rewind(self.loop, self.gateway, number, wanted)
+
+    def _ask_for_rewind(self, loop: Loop, gateway: Gateway | None, number: int, wanted: Rewind) -> None:
+        if self._rewinding is None or self._rewinding is not gateway:
+            loop.call_soon(lambda: loop.create_task(self._rewind(gateway, number, wanted)))
+
+    async def _rewind(self, gateway: Gateway | None, number: int, wanted: Rewind) -> None:
+        from gateway_api.routes import Problem
+        from gateway_replay.rewinds import Rewinder
+
+        if gateway is None or not gateway.started:
+            return
+        world = self._world
+        self._rewinding, asked = gateway, world.scheduler.now
+        world.rewind_asked(number)
+        zero_ns = world.now_ns() - int(world.scheduler.now * 1e9)
+        try:
+            await Rewinder(gateway).rewind(wanted.trigger, zero_ns + int(wanted.to * 1e9))
+        except Problem as e:
+            if e.status not in (409, 503):  # it stops, a worker is gone, or attempts take too long
+                world.broken(f"rewind {number}: {e.detail}")
+            return
+        finally:
+            self._rewinding = None
+        world.rewind_done(number, asked)
 
     # -- its state --------------------------------------------------------------------------------------------------
 

@@ -230,6 +230,16 @@ class ReplayBegan(Record):
 
 
 @dataclass(frozen=True)
+class Rewound(Record):
+    """The gateway has answered that it has done the rewind of this number in the plan, for which it was asked at
+    `asked`. It may have done it before, and ended then; `first` is when it was asked first."""
+
+    number: int
+    asked: float
+    first: float
+
+
+@dataclass(frozen=True)
 class Logged(Record):
     """A line of the gateway's log; `level` as in `logging`. `error` is the traceback, if it has one."""
 

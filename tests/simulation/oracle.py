@@ -18,6 +18,7 @@ from .promises import (  # noqa: F401 - they register
     ordering,
     reporting,
     resuming,
+    rewinding,
     securing,
     waiting,
 )
@@ -48,6 +49,15 @@ OF_REPLAYS = frozenset((
 """The promises that runs with replays are checked by: the others count attempts, or order them, without replays."""
 
 
+OF_REWINDS = frozenset((
+    "every-accepted-event-is-settled", "a-batch-is-whole", "what-was-refused-does-not-appear",
+    "only-those-who-want-it-get-it", "answers-are-those-of-the-table", "the-gateway-comes-to-rest", "nothing-breaks",
+    "the-gateway-starts", "after-a-rewind-everything-since-then-comes-again", "a-rewind-repeats-nothing-from-before",
+    "what-a-rewind-repeats-is-in-order",
+))  # fmt: skip
+"""The promises that runs with rewinds are checked by: the others would take what comes again for a fault."""
+
+
 @dataclass(frozen=True)
 class Violation:
     """A broken promise: its name, its sentence, when it was broken in simulated time, and how."""
@@ -69,6 +79,9 @@ def violations(plan: Plan, history: History) -> list[Violation]:
     for promise in PROMISES.values():
         if plan.configs[0].once is not None:
             if promise.name not in OF_ONCE:
+                continue
+        elif plan.rewinds:
+            if promise.name not in OF_REWINDS:
                 continue
         elif several and promise.name not in OF_WORKERS:
             continue

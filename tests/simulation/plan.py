@@ -244,6 +244,16 @@ class Replay:
 
 
 @dataclass(frozen=True)
+class Rewind:
+    """At a time, an operator sets a trigger back to another one; and asks again each second until the gateway says that
+    it has gone back."""
+
+    at: float
+    trigger: str
+    to: float
+
+
+@dataclass(frozen=True)
 class Network:
     """What the network is like when it is well."""
 
@@ -268,7 +278,8 @@ class Plan:
     seconds: float = 60.0
     settle_s: float = 600.0
     replays: tuple[Replay, ...] = ()
-    """Not drawn by `of`: see `replay_plan`."""
+    rewinds: tuple[Rewind, ...] = ()
+    """Neither is drawn by `of`: see `replay_plan` and `rewind_plan`."""
     most_held: int = 0
     """How many events one trigger or bridge holds at most, if not as many as the product lets it."""
 

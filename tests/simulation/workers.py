@@ -38,6 +38,7 @@ from .sqlite_vfs import shim
 from .transports import Machine
 
 if TYPE_CHECKING:
+    from .plan import Rewind
     from .world import World
 
 WIRE_S = 0.0001
@@ -296,6 +297,12 @@ class Group(Process):
 
     def pause(self, names: tuple[str, ...]) -> None:
         """Not in plans of several workers."""
+
+    def rewind(self, number: int, wanted: Rewind) -> None:
+        """The first worker is asked."""
+        first = self.running_workers.get(0)
+        if first is not None and not first.loop.dead:
+            self._ask_for_rewind(first.loop, first.gateway, number, wanted)
 
     def kill_worker(self, number: int) -> bool:
         """kill -9 of one. False if it does not run."""

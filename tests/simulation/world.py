@@ -41,6 +41,7 @@ from .history import (
     Repaired,
     ReplayBegan,
     Replied,
+    Rewound,
     Started,
     StartFailed,
     Starting,
@@ -149,7 +150,9 @@ class World:
         self._pending = 0  # what senders have still to try again
         self._over = False
         self._begun: set[int] = set()
-        self._unbegun = 0  # replays
+        self._unbegun = 0  # replays and rewinds
+        self._asked: dict[int, float] = {}  # when a rewind was asked for first
+        self._rewound: set[int] = set()
         self._broken = 0
         self.registry = registry()
         self.configs: dict[str, ConfigRead] = {}
@@ -279,6 +282,9 @@ class World:
         for number, replay in enumerate(plan.replays):
             self._unbegun += 1
             scheduler.at(replay.at, self._replay, number)
+        for number, rewind in enumerate(plan.rewinds):
+            self._unbegun += 1
+            scheduler.at(rewind.at, self._rewind, number)
         scheduler.run(plan.seconds, self._spins)
         self._over = True
         self.faults.end()
@@ -321,6 +327,24 @@ class World:
             self._begun.add(number)
             self._unbegun -= 1
         self.add(ReplayBegan(self.scheduler.now, number, id_))
+
+    def _rewind(self, number: int) -> None:
+        if number in self._rewound:
+            return
+        if isinstance(self.gateway, Process) and self.gateway.running and not self.gateway.loop.dead:
+            self.gateway.rewind(number, self.plan.rewinds[number])
+        self.scheduler.after(1.0, self._rewind, number)
+
+    def rewind_asked(self, number: int) -> None:
+        """The gateway was asked for it."""
+        self._asked.setdefault(number, self.scheduler.now)
+
+    def rewind_done(self, number: int, asked: float) -> None:
+        """The gateway says that it has done it."""
+        if number not in self._rewound:
+            self._rewound.add(number)
+            self._unbegun -= 1
+            self.add(Rewound(self.scheduler.now, number, asked, self._asked[number]))
 
     def leave(self) -> None:
         """Drops what is left of the gateway."""
@@ -368,7 +392,7 @@ class World:
         if self.gateway is None:
             return "the gateway is down"
         if self._unbegun:
-            return "a replay has not begun"
+            return "a replay has not begun, or a rewind was not done"
         return self.gateway.resting()
 
     # -- faults -----------------------------------------------------------------------------------------------------

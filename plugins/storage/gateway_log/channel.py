@@ -544,8 +544,7 @@ class LogChannel:
             if self._clock.monotonic() > until:
                 raise StorageError(f"the log is still being read for trigger {name}: try again")
             await asyncio.sleep(0.01)
-        if error := await self._write_cursors():  # and what was given up
-            raise error
+        await self._store_cursors(name)  # and what was given up
         back = await self._of_files(rewinds.left, self._folder.path, name, subscriptions.shards)
         if not back or subscriptions.feed(name) is None:
             return
@@ -555,9 +554,14 @@ class LogChannel:
         given_up = await self._of_files(again.given_up, self._folder.path, name, decided)
         subscriptions.rewind(name, decided, given_up)
         subscriptions.rewound += back
+        await self._store_cursors(name)
+        await self._rewound()
+
+    async def _store_cursors(self, name: str) -> None:
+        if not self._taking:
+            raise StorageError(f"the gateway stops: trigger {name} goes back at its next start")
         if error := await self._write_cursors():
             raise error
-        await self._rewound()
 
     async def _rewound(self) -> None:
         """The cursors are durable: rewinds that they have done are over."""
