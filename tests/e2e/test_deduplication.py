@@ -34,6 +34,7 @@ triggers:
   subscriber:
     subscriber: URL
 """
+WEEK_S = 7 * 86_400.0
 BATCH = "application/cloudevents-batch+json"
 
 
@@ -83,10 +84,13 @@ def test_what_senders_and_operators_see_of_a_duplicate(tmp_path: Path) -> None:
             assert f"{said}4\n" in explained[2]
             assert "duplicate" not in explained[3]
             assert g.status()["brokers"][0]["duplicates"] == 4
-            assert "DUPLICATES" in tidegate("status", "--data-dir", g.data_dir).stdout
+            assert (broker["deduplicate_window_s"], broker["keys"]) == (WEEK_S, 4)
+            assert "DUPLICATES  CONFLICTS  KEYS" in tidegate("status", "--data-dir", g.data_dir).stdout
             metrics = g.admin("/metrics").text
             assert 'tidegate_broker_events_duplicate_total{broker="default"} 4' in metrics
             assert 'tidegate_broker_duplicate_conflicts_total{broker="default"} 1' in metrics
+            assert f'tidegate_broker_deduplicate_window_seconds{{broker="default"}} {WEEK_S}' in metrics
+            assert 'tidegate_broker_keys{broker="default"} 4' in metrics
 
 
 @pytest.mark.spec("ONCE-01")
