@@ -69,8 +69,9 @@ def _values_of(names: list[str]) -> Callable[[Mapping[str, Any]], tuple[Any, ...
 def unlike(event: Event, attributes: Mapping[str, Any], data: bytes | None) -> bool:
     """Whether an event has other content than the first with its key, of which these are the attributes and the data.
     Attributes that differ with each attempt are left out."""
-    return data != event.data or _content_of(attributes) != _content_of(event.attributes)
+    return data != event.data or content_of(attributes) != content_of(event.attributes)
 
 
-def _content_of(attributes: Mapping[str, Any]) -> dict[str, Any]:
+def content_of(attributes: Mapping[str, Any]) -> dict[str, Any]:
+    """The attributes by which a duplicate is compared with the first."""
     return {name: value for name, value in attributes.items() if name not in _HOPS}
