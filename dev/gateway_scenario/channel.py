@@ -9,7 +9,7 @@ from typing import Any
 from anyio.abc import TaskGroup
 
 from gateway_core.contract.capabilities import Deduplicates, Previewing, Repeated, offers
-from gateway_core.contract.deduplicate_config import DeduplicateConfig, content_of, key_reader
+from gateway_core.contract.deduplicate_config import DeduplicateConfig, content_of, key_headers, key_reader
 from gateway_core.contract.errors import Refused
 from gateway_core.contract.event import Event
 from gateway_core.contract.interfaces import Accepted, Filter, Receiver
@@ -141,6 +141,7 @@ class _Keys:
         self._window_ns = int(config.window * 1e9)
         self._refuses = config.on_conflict == "refuse"
         self._key_of = key_reader(config.key)
+        self._status = 422 if key_headers(config.key) else 409
         self._known: dict[str, tuple[int, Event]] = {}
 
     def new(self, events: Sequence[Event], now_ns: int) -> list[Event]:
@@ -156,7 +157,7 @@ class _Keys:
                 continue
             same = first.data == event.data and content_of(first.attributes) == content_of(event.attributes)
             if self._refuses and not same:
-                raise Refused("an event with the same key but other content was accepted before", status=409)
+                raise Refused("an event with the same key but other content was accepted before", status=self._status)
             repeated.append(event)
         self._known, self.repeated = known, repeated
         return found

@@ -387,6 +387,15 @@ class Repeated:
 
 
 @runtime_checkable
+class TellsHeaders(Protocol):
+    """A source of requests that can tell their headers, as a part of the key of `deduplicate`."""
+
+    def tell_headers(self, names: Sequence[bytes]) -> None:
+        """Called before `start`, at most once, with names in lower case. Each event of a request gets their values in
+        `Event.key_headers`; those of several in one request get their place in it as one more value."""
+
+
+@runtime_checkable
 class Deduplicates(Protocol):
     """A channel that can store events with the same key once."""
 

@@ -46,11 +46,16 @@ class Event:
                   this one again; `position` is then that of the first. Set by the channel.
     `identity`    who sent it, from its ingress to the channel, which does not store it; None if the source does not
                   know, and later.
+    `key_headers` the values of the headers that a source was told of (`TellsHeaders`), None for each that the request
+                  lacks; from its ingress to the channel, like `identity`.
 
     Equality compares attributes, data and key: the event, not where it is.
     """
 
-    __slots__ = ("attributes", "data", "duplicate", "identity", "json_data", "key", "position", "received_ns", "trace")
+    __slots__ = (
+        *("attributes", "data", "duplicate", "identity", "json_data", "key", "key_headers", "position", "received_ns"),
+        "trace",
+    )
 
     def __init__(
         self,
@@ -70,6 +75,7 @@ class Event:
         self.position = position
         self.trace = trace
         self.identity: Identity | None = None
+        self.key_headers: tuple[str | None, ...] | None = None
         self.duplicate = False
 
     def __eq__(self, other: object) -> bool:

@@ -123,6 +123,10 @@ class BrokerStatus(Entry, frozen=True):
     refused: Annotated[int, TOTAL("Malformed inputs.")] = 0
     duplicates: Annotated[int, TOTAL("Accepted events that were not stored again (`deduplicate`).")] = 0
     conflicts: Annotated[int, TOTAL("Events with the key of an earlier one, but other content.")] = 0
+    deduplicate_window_s: Annotated[
+        float | None, GREATEST("For how many seconds it knows an event (`deduplicate`); null if it does not.")
+    ] = None
+    keys: Annotated[int | None, GREATEST("Keys of events that it knows (`deduplicate`); null if unknown.")] = None
     unrouted: Annotated[int, TOTAL("Events that matched no trigger.")] = 0
     failed: Annotated[int, TOTAL("Failed attempts of sources that deliver events themselves.")] = 0
     dead_lettered: Annotated[int, TOTAL("Events that sources wrote to the broker's dead letter.")] = 0

@@ -91,7 +91,7 @@ def _after(transforms: Sequence[Transform], event: Event) -> Event:
         made = transform(made)
     if made is not event:
         made.received_ns, made.position = event.received_ns, event.position
-        made.trace, made.identity = event.trace, event.identity
+        made.trace, made.identity, made.key_headers = event.trace, event.identity, event.key_headers
     return made
 
 

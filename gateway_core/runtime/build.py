@@ -9,12 +9,20 @@ from typing import Any
 
 from ..config.registry import Registry
 from ..contract import filters
-from ..contract.capabilities import Deduplicates, DelayingChannel, Gathering, LimitingInFlight, offers, pulls
+from ..contract.capabilities import (
+    Deduplicates,
+    DelayingChannel,
+    Gathering,
+    LimitingInFlight,
+    TellsHeaders,
+    offers,
+    pulls,
+)
 from ..contract.clock import Clock
 from ..contract.component import BuildContext, ComponentRef, SourceRef
 from ..contract.config_model import BridgeConfig, DeliveryConfig, GatewayConfig, StartSince, TriggerConfig
 from ..contract.config_node import Place, dotted
-from ..contract.deduplicate_config import DeduplicateConfig
+from ..contract.deduplicate_config import DeduplicateConfig, key_headers
 from ..contract.errors import StartError
 from ..contract.filter_guard import FilterGuard
 from ..contract.interfaces import Admission, Filter, ReadingSink, Sink
@@ -167,6 +175,15 @@ class Builder:
         place = ("brokers", broker.name, "ingress", number)
         owner = Owner(dotted(place))
         source = self._make(ref, place, broker=broker.name, owner=owner)
+        once = self._config.brokers[broker.name].deduplicate
+        if once is not None and (headers := key_headers(once.key)):
+            if not offers(source, TellsHeaders):
+                raise StartError(
+                    f"{dotted(place)}: `{ref.name}` has no headers of requests, and the key of `deduplicate` needs"
+                    f" {b', '.join(headers).decode()}: let the key name attributes only, or give this source a broker"
+                    " of its own"
+                )
+            source.tell_headers(headers)
         traced = compose.traced_source(self._tracer, broker.name, ref.name, source)
         intake = SwitchableIntake(broker, traced, self.admissions(ref, place, broker.name))
         return BoundSource(ref, source, intake, owner)

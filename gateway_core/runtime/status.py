@@ -29,6 +29,8 @@ def broker_status(broker: Broker) -> BrokerStatus:
         refused=broker.refused,
         duplicates=once.get("duplicates", 0),
         conflicts=once.get("conflicts", 0),
+        deduplicate_window_s=once.get("window_s"),
+        keys=once.get("keys"),
         unrouted=channel.unrouted,
         failed=broker.failed,
         dead_lettered=broker.dead_letters.written,

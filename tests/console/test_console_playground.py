@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Browser, Page, expect
 
 from tests.command_line import tidegate
-from tests.console.lab import Lab
+from tests.console.lab import CONFIG, Lab, lab, opened
 
 pytestmark = pytest.mark.spec("CO-35")
 
@@ -47,3 +48,26 @@ def test_what_is_no_event_is_said_to_be_none(page: Page, shared: Lab, text: str,
     page.get_by_label("Event").fill(text)
     page.get_by_role("button", name="Explain").click()
     expect(page.get_by_role("main")).to_contain_text(said)
+
+
+@pytest.mark.spec("ONCE-13")
+def test_a_duplicate_is_said_to_be_one(browser: Browser, tmp_path: Path) -> None:
+    config = CONFIG.replace("]\ntriggers", "]\n    deduplicate: {{window: 7d}}\ntriggers")
+    event = {"specversion": "1.0", "source": "/tests", "type": "order.created", "id": "7", "data": 1}
+    with lab(tmp_path, config) as found, opened(browser, found) as page:
+        found.send(event, event, {**event, "data": 2})
+        page.goto(f"{found.url}/playground")
+        for sent, said in (
+            (event, "A duplicate: broker default has the first with its key at 0/1, and would not store it again."),
+            ({**event, "data": 3}, "has the first with its key at 0/1, with other content"),
+        ):
+            page.get_by_label("Event").fill(json.dumps(sent))
+            page.get_by_role("button", name="Explain").click()
+            expect(page.get_by_role("main")).to_contain_text(said)
+        page.get_by_label("Event").fill(json.dumps({**event, "id": "8"}))
+        page.get_by_role("button", name="Explain").click()
+        expect(page.get_by_text("A duplicate")).to_have_count(0)
+        page.goto(f"{found.url}?broker=default")
+        details = page.get_by_role("main").locator("dl").first
+        for text in ("Duplicates, not stored2", "With other content1", "Keys known1 of the last 7 d"):
+            expect(details).to_contain_text(text)

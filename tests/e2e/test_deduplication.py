@@ -34,6 +34,7 @@ triggers:
   subscriber:
     subscriber: URL
 """
+WEEK_S = 7 * 86_400.0
 BATCH = "application/cloudevents-batch+json"
 
 
@@ -83,10 +84,13 @@ def test_what_senders_and_operators_see_of_a_duplicate(tmp_path: Path) -> None:
             assert f"{said}4\n" in explained[2]
             assert "duplicate" not in explained[3]
             assert g.status()["brokers"][0]["duplicates"] == 4
-            assert "DUPLICATES" in tidegate("status", "--data-dir", g.data_dir).stdout
+            assert (broker["deduplicate_window_s"], broker["keys"]) == (WEEK_S, 4)
+            assert "DUPLICATES  CONFLICTS  KEYS" in tidegate("status", "--data-dir", g.data_dir).stdout
             metrics = g.admin("/metrics").text
             assert 'tidegate_broker_events_duplicate_total{broker="default"} 4' in metrics
             assert 'tidegate_broker_duplicate_conflicts_total{broker="default"} 1' in metrics
+            assert f'tidegate_broker_deduplicate_window_seconds{{broker="default"}} {WEEK_S}' in metrics
+            assert 'tidegate_broker_keys{broker="default"} 4' in metrics
 
 
 @pytest.mark.spec("ONCE-01")
@@ -106,6 +110,45 @@ def test_a_dead_letter_can_be_replayed_and_none_is_lost_as_a_duplicate(tmp_path:
             assert started.status_code == 202, started.text
             g.wait_until(lambda: g.trigger("subscriber")["delivered"] == 1, 30, "the replay")
             assert g.status()["brokers"][0]["accepted"] == 2  # stored again, on purpose
+
+
+def keyed(gateway: GatewayProcess, key: str | None, *events: dict[str, object]) -> httpx.Response:
+    headers = {"content-type": BATCH, **({} if key is None else {"Idempotency-Key": key})}
+    return web.post(gateway.ingress(), headers=headers, content=json.dumps(events).encode())
+
+
+@pytest.mark.spec("ONCE-17")
+def test_a_header_of_the_request_may_be_the_key(tmp_path: Path) -> None:
+    more = "window: 7d, on_conflict: refuse, key: [type, {header: idempotency-KEY}]"
+    text = CONFIG.replace("PORT", "0").replace("MORE", more).replace("URL", "http://127.0.0.1:1/")
+    with GatewayProcess(text, tmp_path) as g:
+        one, two = event(1), event(2)
+        answers = [keyed(g, key, one) for key in ("a", "a", "b", None, None)]
+        assert [a.status_code for a in answers] == [202] * 5
+        assert [a.headers.get("tidegate-duplicate") for a in answers] == [None, "1", None, None, None]
+        batches = [keyed(g, "c", one, two), keyed(g, "c", one, two), keyed(g, "c", {**one, "type": "other"}, two)]
+        assert [a.headers.get("tidegate-duplicate") for a in batches] == [None, "5, 6", "6"]
+        refused = keyed(g, "a", two)
+        assert (refused.status_code, refused.json()["title"]) == (422, "Conflicting duplicate")
+        assert "same type, header:idempotency-key but other content" in refused.json()["detail"]
+        g.kill()
+        g.start()
+        assert keyed(g, "a", one).headers["tidegate-duplicate"] == "1"
+        details = g.status()["brokers"][0]["channel"]["deduplication"]
+        assert (details["key"], details["without_key"]) == (["type", "header:idempotency-key"], 0)
+
+
+@pytest.mark.spec("ONCE-17")
+def test_a_source_without_headers_is_a_fault_if_the_key_has_one(tmp_path: Path) -> None:
+    config = tmp_path / "gateway.yaml"
+    text = CONFIG.replace("PORT", str(free_port())).replace("MORE", "window: 1h, key: [{header: Idempotency-Key}]")
+    mqtt = '      - http: {listen: "127.0.0.1:0"}\n      - mqtt: {server: localhost, topic: t}\n'
+    config.write_text(text.replace("URL", "http://127.0.0.1:1/").replace("    deduplicate", f"{mqtt}    deduplicate"))
+    found = tidegate("check", str(config), "--data-dir", str(tmp_path / "data"))
+    assert (
+        "brokers.default.ingress[2]: `mqtt` has no headers of requests, and the key of `deduplicate` needs"
+        in found.stdout
+    )
 
 
 @pytest.mark.spec("ONCE-05")

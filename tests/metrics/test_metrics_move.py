@@ -449,6 +449,7 @@ def test_every_metric_is_seen_to_move() -> None:
         *("tidegate_trigger_events_replayed_total", "tidegate_replays_active", "tidegate_replays_failed_total"),
         # see tests/e2e/test_deduplication.py
         *("tidegate_broker_events_duplicate_total", "tidegate_broker_duplicate_conflicts_total"),
+        *("tidegate_broker_deduplicate_window_seconds", "tidegate_broker_keys"),
         "tidegate_channel_quarantined_events",  # see tests/log/test_log_quarantine.py
         *(metric.name for metric in METRICS if metric.part in (BUILD, PROCESS, GROUP, READER)),
     }

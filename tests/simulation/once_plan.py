@@ -1,4 +1,4 @@
-"""Plans of a broker that deduplicates: events come again, after answers that were lost, near faults, in one batch, and
+"""Plans of a broker that deduplicates: events are sent again, after lost answers, near faults, in one batch, and
 after the window, to one worker or several. They have seeds of their own."""
 
 from __future__ import annotations

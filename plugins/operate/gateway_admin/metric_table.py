@@ -227,6 +227,8 @@ METRICS = (
     ),
     _counter(BROKER, "tidegate_broker_events_duplicate_total", "duplicates"),
     _counter(BROKER, "tidegate_broker_duplicate_conflicts_total", "conflicts"),
+    _gauge(BROKER, "tidegate_broker_deduplicate_window_seconds", "deduplicate_window_s"),
+    _gauge(BROKER, "tidegate_broker_keys", "keys"),
     _counter(BROKER, "tidegate_broker_events_unrouted_total", "unrouted"),
     _counter(
         BROKER,

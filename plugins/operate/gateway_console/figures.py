@@ -106,6 +106,8 @@ class Now:
             f"accepted {id}": (count(broker.accepted), ""),
             f"refused {id}": (count(broker.refused), ""),
             f"duplicates {id}": (count(broker.duplicates), ""),
+            f"conflicts {id}": (count(broker.conflicts), "warn" if broker.conflicts else ""),
+            f"keys {id}": (count(broker.keys), ""),
             f"unrouted {id}": (count(broker.unrouted), ""),
             f"dead {id}": (count(self.letters(broker.name)), ""),
             f"triggers {id}": (count(triggers), ""),

@@ -21,7 +21,7 @@ from zlib import crc32
 import msgspec
 
 from gateway_core.contract.capabilities import Repeated
-from gateway_core.contract.deduplicate_config import key_reader, unlike
+from gateway_core.contract.deduplicate_config import key_headers, key_reader, part_names, unlike
 from gateway_core.contract.errors import Refused, StartError, StorageError
 from gateway_core.contract.event import Event, position_of
 from gateway_core.contract.found_duplicates import FoundDuplicates
@@ -54,7 +54,8 @@ class Deduplication:
 
     def __init__(self, config: DeduplicateConfig, folder: Path, worker: int = 0, workers: int = 1) -> None:
         self._window_ms = int(config.window * 1000)
-        self._names = tuple(config.key)
+        self._names = part_names(config.key)
+        self._conflict_status = 422 if key_headers(config.key) else 409
         self._text_of = key_reader(config.key)
         self._refuses = config.on_conflict == "refuse"
         self._folder = folder
@@ -349,7 +350,7 @@ class Deduplication:
             names = ", ".join(self._names)
             unit.refused = Refused(
                 f"an event with the same {names} but other content was accepted before, at position {first}",
-                status=409,
+                status=self._conflict_status,
                 title="Conflicting duplicate",
             )
             return
@@ -377,7 +378,7 @@ class Deduplication:
         index = self._index
         return {
             "window_s": self._window_ms / 1000,
-            "key": list(self._names),
+            "key": self._names,
             "keys": index.keys + self._count_of_others(),
             "bytes": index.size + (0 if self._others is None else self._others.size),
             "duplicates": self.duplicates,

@@ -35,6 +35,7 @@ class Endpoint:
         "_intake",
         "_max_body_bytes",
         "_now_ns",
+        "_read",
         "_traces",
         "asks_peer",
         "gate",
@@ -54,12 +55,14 @@ class Endpoint:
         *,
         max_body_bytes: int,
         gate: Gate | None = None,
+        key_headers: Sequence[bytes] = (),
     ) -> None:
         self.path = path
         self.target = path.encode()
         self.owner = owner
         self._codec = codec
-        self._decode = codec.decode
+        self._read = codec.decode if not key_headers else partial(_with_headers, codec.decode, key_headers)
+        self._decode = self._read
         self._now_ns = now_ns
         self._intake = intake
         self._traces = traces
@@ -73,10 +76,10 @@ class Endpoint:
         """See `gateway_transport.witness.Witnessed`."""
         self.asks_peer = self.gate is not None or witness is not None
         secret = self.gate.credential_headers if self.gate is not None else ()
-        self._decode = self._codec.decode if witness is None else partial(self._witnessed, witness, secret)
+        self._decode = self._read if witness is None else partial(self._witnessed, witness, secret)
 
     def _witnessed(self, witness: Witness, secret: Container[bytes], message: Message) -> list[Event]:
-        events = self._codec.decode(message)
+        events = self._read(message)
         place = "" if message.peer is None else message.peer.address
         witness(events, MessageOrigin(place, message.headers, secret))
         return events
@@ -162,6 +165,16 @@ class Endpoint:
             error.trace = of_headers(message.headers)
         self._intake.refuse(error)
         done(error)
+
+
+def _with_headers(decode: Callable[[Message], list[Event]], names: Sequence[bytes], message: Message) -> list[Event]:
+    """The events of a message, with the values of these headers (`Event.key_headers`)."""
+    events = decode(message)
+    found = [message.header(name) for name in names]
+    values = tuple([None if value is None else value.strip().decode("latin-1") for value in found])
+    for place, event in enumerate(events):
+        event.key_headers = values if len(events) == 1 else (*values, str(place))
+    return events
 
 
 def _answered(events: Sequence[Event], done: Accepted, error: BaseException | None) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from anyio.abc import TaskGroup
@@ -47,12 +47,17 @@ class HttpSource:
                 # each worker would get its own port, and only the first worker's would be known
                 text = f"{context.workers} workers share one port: `listen` needs a fixed one"
                 raise StartError(f"{context.owner}: {text}")
+        self._key_headers: Sequence[bytes] = ()
         self._counts = Counts()
         self._gate = gate_of(options, context, counts=self._counts)
         self._witness: Witness | None = None
         self.address = ""
         if self._gate is not None and self._gate.reports:
             self.info = self._gate.info
+
+    def tell_headers(self, names: Sequence[bytes]) -> None:
+        """See `gateway_core.contract.capabilities.TellsHeaders`."""
+        self._key_headers = names
 
     async def start(self, intake: Intake, tasks: TaskGroup) -> None:
         options, context = self._options, self._context
@@ -97,6 +102,7 @@ class HttpSource:
             context.traces,
             max_body_bytes=limit,
             gate=self._gate,
+            key_headers=self._key_headers,
         )
         endpoint.witness(self._witness)
         if isinstance(endpoint, WebhookEndpoint) and self._options.webhook is not None:

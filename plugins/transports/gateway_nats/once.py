@@ -15,7 +15,7 @@ from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
 
 from gateway_core.contract.capabilities import Repeated
-from gateway_core.contract.deduplicate_config import key_reader, unlike
+from gateway_core.contract.deduplicate_config import key_reader, part_names, unlike
 from gateway_core.contract.errors import StartError
 from gateway_core.contract.event import Event, position_of
 from gateway_core.contract.found_duplicates import FoundDuplicates
@@ -38,7 +38,7 @@ class Once:
         if why := _fault(config, options):
             raise StartError(why)
         self.window_s = config.window
-        self._names = list(config.key)
+        self._names = part_names(config.key)
         self._text_of = key_reader(config.key)
         self._found = FoundDuplicates(log, f"the stream {stream}")
         self.comparing = 0

@@ -36,8 +36,8 @@ def tables(status: GatewayStatus) -> Iterator[TableRows]:
     """The tables of all sections with entries."""
     if brokers := status.brokers:
         counts = ["accepted", "refused", "unrouted"]
-        if any(b.duplicates for b in brokers):
-            counts.insert(1, "duplicates")
+        if any(b.deduplicate_window_s is not None for b in brokers):
+            counts[1:1] = ["duplicates", "conflicts", "keys"]
         rows = [[*_condition(b), " ".join(b.ingress), b.channel.name, *_texts(b, *counts)] for b in brokers]
         columns = ["broker", "ready", "ingress", "channel", *counts]
         yield _with_reasons(("Brokers", columns, rows), brokers)

@@ -7,6 +7,7 @@ from typing import Any
 
 from gateway_api.routes import Answer, Request, Route
 from gateway_api.shown import as_yaml
+from gateway_inspect.explain import add_duplicates
 from gateway_inspect.routes import check_names
 
 from ..context import Console
@@ -45,8 +46,10 @@ def routes(console: Console) -> list[Route]:
         }
         return html(render(_TEMPLATE, request, **values))
 
-    def explain(request: Request) -> Answer:
+    async def explain(request: Request) -> Answer:
         found = asked(request)
+        text, broker = request.form.get("event", "").encode(), request.form.get("broker") or None
+        await add_duplicates(found, text, gateway.topology, broker, None)
         for delivery in found["deliveries"]:
             message = delivery.get("message")
             if message is not None:
