@@ -84,7 +84,7 @@ def environment(tree: Path) -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": path, "PYTHONDONTWRITEBYTECODE": "1"}
 
 
-def ran(tree: Path, layer: str, tests: Sequence[str]) -> Ran:
+def ran(tree: Path, layer: str, tests: Sequence[str], limit_s: float) -> Ran:
     """Runs the tests of a layer until one fails."""
     command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "-m", LAYERS[layer]]
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -95,7 +95,7 @@ def ran(tree: Path, layer: str, tests: Sequence[str]) -> Ran:
             env=environment(tree),
             capture_output=True,
             text=True,
-            timeout=LIMIT_S,
+            timeout=limit_s,
         )
         code, said, ended = done.returncode, done.stdout, False
     except subprocess.TimeoutExpired:
@@ -103,19 +103,19 @@ def ran(tree: Path, layer: str, tests: Sequence[str]) -> Ran:
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     cpu_s = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
     if ended or code == NO_TESTS:
-        return Ran("", cpu_s, f"ended after {LIMIT_S:g} s" if ended else "no tests")
+        return Ran("", cpu_s, f"ended after {limit_s:g} s" if ended else "no tests")
     found = re.search(r"^(?:FAILED|ERROR) (tests/.+?)(?: - |$)", said, re.MULTILINE)
     return Ran("" if code == 0 else found[1] if found else said[-200:].strip(), cpu_s)
 
 
-def studied(mutant: Mutant, layers: Sequence[str], tree: Path) -> Iterator[tuple[str, Ran]]:
+def studied(mutant: Mutant, layers: Sequence[str], tree: Path, limit_s: float = LIMIT_S) -> Iterator[tuple[str, Ran]]:
     """Plants the mutant in the copy, and runs the layers. Raises `ValueError` if it does not fit the code."""
     file = tree / mutant.change.file
     text = file.read_text(encoding="utf-8")
     file.write_text(mutant.change.applied(text), encoding="utf-8")
     try:
         for layer in layers:
-            yield layer, ran(tree, layer, mutant.tests)
+            yield layer, ran(tree, layer, mutant.tests, limit_s)
     finally:
         file.write_text(text, encoding="utf-8")
 
@@ -125,6 +125,7 @@ def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser("tests.mutants", description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("names", nargs="*", help="only these mutants")
     parser.add_argument("--layers", default=",".join(LAYERS), help=f"of {', '.join(LAYERS)}")
+    parser.add_argument("--limit", type=float, default=LIMIT_S, help="the longest run of a layer, in seconds")
     given = parser.parse_args(arguments)
     known = mutants()
     escaped = []
@@ -132,7 +133,7 @@ def main(arguments: Sequence[str]) -> int:
         copied(Path(folder))
         for name in given.names or known:
             caught = False
-            for layer, run in studied(known[name], given.layers.split(","), Path(folder)):
+            for layer, run in studied(known[name], given.layers.split(","), Path(folder), given.limit):
                 print(f"{name:45} {layer:8} {run.cpu_s:5.1f} s  {run.failed or run.otherwise}", flush=True)
                 caught = caught or bool(run.failed)
             if not caught:

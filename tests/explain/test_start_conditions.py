@@ -350,8 +350,8 @@ COMMANDS = ("java", "spark/submit", "spark/maintenance")
 """Parts that no gateway has: commands, and libraries for them."""
 MACHINE = re.compile(
     r"can't (listen|write|use|create|be (read|opened|used|written|created|loaded|imported))|not started within|UTF-8"
-    r"|another gateway|is in use|is writing there|is damaged|newer than this|was interrupted|had all events before"
-    r"|worker ended|the secret in|needs PySpark"
+    r"|another gateway|is in use|is writing there|is damaged|version of Tidegate that wrote it|was interrupted"
+    r"|had all events before|worker ended|the secret in|needs PySpark"
 )
 """What the machine, its files or the installation refuse: another start may find it fixed."""
 SAID_ELSEWHERE = {

@@ -288,11 +288,15 @@ class Plan:
         """Draws a plan."""
         from .focus import focused
         from .queue_plan import queued
+        from .rare_plan import rare
         from .reload_plan import reloading
         from .tls_plan import secured
         from .worker_plan import of_workers
 
-        return focused(seed) or queued(seed) or secured(seed) or reloading(seed) or of_workers(seed) or _drawn(seed)
+        for about in (focused, rare, queued, secured, reloading, of_workers):
+            if (plan := about(seed)) is not None:
+                return plan
+        return _drawn(seed)
 
     def random(self, name: str) -> Random:
         """The generator of something that has this name."""
