@@ -119,7 +119,7 @@ def _is_pure(item: pytest.Item) -> bool:
 def _group(item: pytest.Item) -> str | None:
     if not isinstance(item, pytest.Function):
         return None
-    for name in ("spark", "secure_kafka"):
+    for name in ("spark", "secure_kafka", "own_kafka"):
         if name in item.fixturenames:
             return name
     if "browser" in item.fixturenames:

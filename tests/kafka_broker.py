@@ -68,9 +68,9 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaBroker]:
         yield broker
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def _idle_brokers() -> Iterator[list[KafkaBroker]]:
-    """Brokers that a test of the module had to itself; a new one costs seconds of CPU time until it is warm."""
+    """Brokers that a test had to itself; a new one costs seconds of CPU time until it is warm."""
     idle: list[KafkaBroker] = []
     yield idle
     for broker in idle:
@@ -82,7 +82,7 @@ def own_kafka(
     tmp_path_factory: pytest.TempPathFactory, _idle_brokers: list[KafkaBroker]
 ) -> Iterator[Callable[..., KafkaBroker]]:
     """Starts a broker that nobody else uses meanwhile: `own_kafka()`, to be killed and started again. It may have
-    topics and groups of earlier tests of the module."""
+    topics and groups of earlier tests. Its tests run in one worker."""
     made: list[KafkaBroker] = []
 
     def make() -> KafkaBroker:

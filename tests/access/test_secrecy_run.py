@@ -16,6 +16,7 @@ from gateway_testing import GatewayProcess, Subscriber
 
 from tests import web
 from tests.access.test_secrecy import assert_hidden
+from tests.command_line import tidegate
 from tests.ledger import body_of, headers
 from tests.planted import install
 
@@ -28,6 +29,7 @@ from gateway_core.contract.hookspecs import hookimpl
 from opentelemetry import trace
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import ConsoleSpanExporter, SimpleSpanProcessor
+from tests.command_line import tidegate
 
 if "SPANS" in os.environ:
     provider = TracerProvider()
@@ -121,10 +123,7 @@ def test_a_running_gateway_shows_no_secret(tmp_path: Path) -> None:
             own = {**os.environ, **env, "TIDEGATE_DATA_DIR": str(gateway.data_dir)}
 
             def ran(*words: str) -> str:
-                command = [sys.executable, "-m", "gateway_core.cli", *words]
-                done = subprocess.run(
-                    command, env=own, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False
-                )
+                done = tidegate(*words, env={**env, "TIDEGATE_DATA_DIR": str(gateway.data_dir)}, cwd=tmp_path)
                 return done.stdout + done.stderr
 
             tap = subprocess.Popen(

@@ -176,7 +176,13 @@ NEEDED = {"basics", "cloudevents", "deadletter", "file", "http", "log", "access"
 
 
 @pytest.mark.usefixtures("processes")
-@pytest.mark.parametrize("gone", [{"inspect"}, SHIPPED - NEEDED], ids=["inspect", "all-that-it-can"])
+@pytest.mark.parametrize(
+    "gone",
+    [
+        pytest.param({"inspect"}, id="inspect", marks=pytest.mark.full),
+        pytest.param(SHIPPED - NEEDED, id="all-that-it-can"),
+    ],
+)
 def test_the_commands_of_every_gateway_need_no_plugin(tmp_path: Path, gone: set[str]) -> None:
     env = leave_out(tmp_path, *gone)
     (tmp_path / "good.yaml").write_text(

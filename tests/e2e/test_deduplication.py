@@ -254,13 +254,13 @@ def storm(tmp_path: Path, count: int, kills: int, workers: int = 1) -> None:
 @pytest.mark.timeout(300)
 @pytest.mark.spec("ONCE-07")
 def test_senders_that_repeat_everything_have_each_event_stored_once_over_kills(tmp_path: Path) -> None:
-    storm(tmp_path, 3000, 4)
+    storm(tmp_path, 1600, 4)
 
 
 @pytest.mark.timeout(300)
 @pytest.mark.spec("ONCE-09")
 def test_two_workers_store_each_event_once_over_kills_of_one_and_of_both(tmp_path: Path) -> None:
-    storm(tmp_path, 3000, 4, 2)
+    storm(tmp_path, 1600, 4, 2)
 
 
 @pytest.mark.full

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
-import sys
 import threading
 from pathlib import Path
 
@@ -14,6 +12,7 @@ import pytest
 from gateway_testing import GatewayProcess, Subscriber
 
 from tests import web
+from tests.command_line import tidegate
 from tests.ledger import Ledger, body_of, dead_letters, free_port, headers, start_senders
 
 pytestmark = pytest.mark.usefixtures("processes")
@@ -81,8 +80,7 @@ def test_a_broken_file_changes_nothing_and_is_told(tmp_path: Path) -> None:
         error = gateway.status()["config"]["error"]
         assert "tidegate.yaml:10" in error
         assert "subscribr" in error
-        command = [sys.executable, "-m", "gateway_core.cli", "status", "--data-dir", str(gateway.data_dir)]
-        shown = subprocess.run(command, capture_output=True, text=True, check=True, timeout=30).stdout
+        shown = tidegate("status", "--data-dir", gateway.data_dir).stdout
         assert "the previous one is still in force" in shown
         assert "tidegate.yaml:10" in shown
         assert send(gateway.ingress(), 1).status_code == 202

@@ -22,7 +22,7 @@ triggers:
     subscriber: URL
     delivery: {retry: 1000, backoff_delay_s: 3600, backoff_max_s: MOST}
 """
-EVENTS, SIZE, RELOADS = 100, 200_000, 6
+EVENTS, SIZE, RELOADS = 100, 200_000, 4
 
 
 def resident(gateway: GatewayProcess) -> int:

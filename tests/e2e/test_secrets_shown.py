@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -13,6 +10,7 @@ from gateway_options.secrecy import shown_url
 from gateway_testing import GatewayProcess, Subscriber
 
 from tests import web
+from tests.command_line import tidegate
 from tests.ledger import body_of, headers
 
 WORDS = ("path-s3cret", "query-s3cret", "user-s3cret", "env-s3cret")
@@ -71,9 +69,8 @@ def test_nothing_shows_a_secret_of_an_address(tmp_path: Path, client: str) -> No
             assert gateway.stop() == 0
             seen += [*letters, gateway.log()]
         for arguments in (["check"], ["graph"], ["dlq", "list", "-c"]):
-            command = [sys.executable, "-m", "gateway_core.cli", *arguments, str(gateway.config)]
-            own = {**os.environ, **env, "TIDEGATE_DATA_DIR": str(gateway.data_dir)}
-            ran = subprocess.run(command, env=own, capture_output=True, text=True, check=True)
+            ran = tidegate(*arguments, gateway.config, env={**env, "TIDEGATE_DATA_DIR": str(gateway.data_dir)})
+            assert ran.returncode == 0, ran.stderr
             seen.append(ran.stdout + ran.stderr)
     for text in seen:
         assert not any(word in text for word in WORDS), text

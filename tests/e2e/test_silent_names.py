@@ -12,7 +12,7 @@ import pytest
 from tests import namespaces
 
 
-@pytest.mark.parametrize("workers", ["1", "2"])
+@pytest.mark.parametrize("workers", ["1", pytest.param("2", marks=pytest.mark.full)])
 @pytest.mark.usefixtures("processes")
 @pytest.mark.spec("SAFE-68")
 def test_names_that_nobody_answers_for_hold_up_no_other_and_no_stop(tmp_path: Path, workers: str) -> None:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 import threading
 import time
 from collections import Counter
@@ -14,6 +12,7 @@ import httpx
 import pytest
 from gateway_testing import GatewayProcess, Received, Subscriber
 
+from tests.command_line import tidegate
 from tests.ledger import dead_letters, free_port
 
 pytestmark = pytest.mark.usefixtures("processes")
@@ -123,18 +122,13 @@ def test_delayed_events_of_the_page_survive_kills_and_are_never_early(tmp_path: 
                 assert response.status_code == 202
             gateway.wait_until(lambda: len(at) == 1201, 60, "the deliveries")
             gateway.wait_until(lambda: gateway.status()["triggers"][0]["delayed"] == 2, 60, "the count")
-            options = ["--data-dir", str(gateway.data_dir)]
-
-            def tidegate(*words: str) -> subprocess.CompletedProcess[str]:
-                command = [sys.executable, "-m", "gateway_core.cli", *words, *options]
-                return subprocess.run(command, capture_output=True, text=True, timeout=60)
-
-            listed = tidegate("delayed", "list", "reminders", "--json")
+            data = ("--data-dir", gateway.data_dir)
+            listed = tidegate("delayed", "list", "reminders", "--json", *data)
             assert [one["id"] for one in json.loads(listed.stdout)["events"]] == ["6000", "6001"], listed
-            assert "waits until it is due" in tidegate("why", "6000").stdout
-            assert tidegate("delayed", "cancel", "reminders", "6000", "--source", "/t").returncode == 0
-            assert tidegate("delayed", "cancel", "reminders", "6000", "--source", "/t").returncode == 1
-            assert tidegate("delayed", "now", "reminders", "6001", "--source", "/t").returncode == 0
+            assert "waits until it is due" in tidegate("why", "6000", *data).stdout
+            assert tidegate("delayed", "cancel", "reminders", "6000", "--source", "/t", *data).returncode == 0
+            assert tidegate("delayed", "cancel", "reminders", "6000", "--source", "/t", *data).returncode == 1
+            assert tidegate("delayed", "now", "reminders", "6001", "--source", "/t", *data).returncode == 0
             gateway.wait_until(lambda: "6001" in at, 60, "the event that was hurried")
             gateway.kill()
             gateway.start()

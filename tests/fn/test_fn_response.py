@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 import threading
 import uuid
 from datetime import UTC, datetime
@@ -12,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from tests.command_line import tidegate
 from tests.fn.conftest import Rig
 from tests.fn.functions import STRUCTURED, call, failing, letters, returned, returned_1_0, with_response
 
@@ -263,9 +262,8 @@ def test_a_dead_letter_can_be_sent_to_the_function_again(rig: Rig) -> None:
         rig.gateway.wait_until(lambda: len(letters(rig.folder)) > buried, what="the dead letter")
     finally:
         release.set()
-    command = [sys.executable, "-m", "gateway_core.cli", "dlq", "replay", "-c", str(rig.gateway.config), "--all"]
-    command += ["--data-dir", str(rig.gateway.data_dir), "--to", rig.function.url]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=rig.folder)
+    words = ("dlq", "replay", "-c", rig.gateway.config, "--all", "--data-dir", rig.gateway.data_dir)
+    done = tidegate(*words, "--to", rig.function.url, cwd=rig.folder)
     assert done.returncode == 0, done.stderr
     again = rig.called()
     assert (again["eventType"], again["data"]) == ("io.fnproject.httpRequest", {"order": 8})

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import base64
 import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +19,7 @@ from gateway_core.contract.settings import Settings
 from gateway_core.runtime.gateway import Gateway
 from tests import web
 from tests.admin_routes import all_routes
+from tests.command_line import tidegate
 from tests.twins import twins
 
 TOKEN, SECRET = "tok3n-of-the-gateway", "client-s3cret"
@@ -75,13 +74,10 @@ def test_nothing_shows_a_token(tmp_path: Path, client: str) -> None:
             paths += ["/metrics", "/status", "/api/v1/triggers/echoed", "/api/v1/why?id=1"]
             shown = {path: gateway.admin(path).text for path in paths if "tap" not in path and "/live/" not in path}
             ran = [
-                subprocess.run(
-                    [sys.executable, "-m", "gateway_core.cli", *words],
-                    input=json.dumps(event), text=True, capture_output=True, cwd=tmp_path, timeout=60,
-                )
+                tidegate(*words, text=json.dumps(event), cwd=tmp_path)
                 for words in (["check", "tidegate.yaml"], ["explain", "tidegate.yaml", "-"])
-            ]  # fmt: skip
-            shown |= {" ".join(r.args[3:]): r.stdout + r.stderr for r in ran}
+            ]
+            shown |= {" ".join(r.args): r.stdout + r.stderr for r in ran}
             gateway.stop()
         shown |= {str(f): f.read_bytes().decode("latin-1") for f in tmp_path.rglob("*") if f.is_file()}
         shown.pop(str(tmp_path / "client-secret"))

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 import time
 import uuid
 from pathlib import Path
@@ -19,6 +17,7 @@ from gateway_testing import GatewayProcess, Subscriber
 from gateway_testing.suites.kit import until
 
 from tests import web
+from tests.command_line import tidegate
 from tests.kafka.test_kafka_recreate import recreate
 from tests.kafka.test_kafka_source import Topic
 from tests.kafka_broker import TWIN_CLIENTS, channel_config
@@ -117,8 +116,8 @@ def test_a_trigger_whose_place_is_forgotten_says_so_and_how_to_go_on(kafka: Kafk
             assert not trigger["ready"]
             assert f"tidegate offsets reset --group {group} --to earliest" in str(trigger)
             assert arrived("/one") == ["1"]
-            command = ["-m", "gateway_core.cli", "offsets", "reset", "--group", group, "--to", "earliest", "--yes"]
-            subprocess.run([sys.executable, *command, str(gateway.config)], check=True, timeout=60)
+            words = ("offsets", "reset", "--group", group, "--to", "earliest", "--yes", gateway.config)
+            assert tidegate(*words).returncode == 0
             gateway.wait_until(lambda: set(arrived("/one")) == {"1", "2"}, 60, "what came meanwhile")
             gateway.wait_until(lambda: gateway.trigger("one")["ready"], 60, "the trigger to be ready")
             assert gateway.stop() == 0

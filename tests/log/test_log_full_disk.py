@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import os
 import sqlite3
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -19,6 +17,7 @@ from gateway_testing import GatewayProcess, Subscriber
 
 from gateway_core.contract.errors import StorageError
 from tests import web
+from tests.command_line import tidegate
 from tests.ledger import free_port
 from tests.log.conftest import Log
 from tests.small_disk import INSIDE, PASSED_ELSEWHERE, fill, mounts, run_where_it_may_mount, small_disk
@@ -260,8 +259,7 @@ def test_dead_letters_and_changes_on_a_full_disk_are_whole_or_refused(disk: Path
             of_another = fill(disk)
             more = tmp_path / "more.yaml"
             more.write_text(f"triggers: {{more: {{subscriber: {s.url}}}}}\n")
-            command = [sys.executable, "-m", "gateway_core.cli", "apply", "-f", more, "--data-dir", gateway.data_dir]
-            ran = subprocess.run(list(map(str, command)), capture_output=True, text=True, timeout=60)
+            ran = tidegate("apply", "-f", more, "--data-dir", gateway.data_dir)
             assert ran.returncode == 0 or "No space left" in ran.stderr, ran.stderr
             gateway.kill()
             gateway.start()

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import sqlite3
-import subprocess
-import sys
 from contextlib import closing
 from pathlib import Path
 
@@ -14,6 +12,7 @@ from gateway_log.reader import LogReader, to_event
 from gateway_log.verify import faults
 from gateway_testing import GatewayProcess, Subscriber
 
+from tests.command_line import tidegate
 from tests.traced import (
     CLIENT,
     OBSERVED,
@@ -111,8 +110,8 @@ def test_a_dead_letter_file_keeps_the_trace_and_a_replay_continues_it(tmp_path: 
         burial = spans.one("dead_letter all")
         command = ["dlq", "replay", "--config", str(tmp_path / "plain.yaml"), "--data-dir", str(tmp_path / "data")]
         command += ["--to", g.ingress(), "--all"]
-        done = subprocess.run([sys.executable, "-m", "gateway_core.cli", *command], capture_output=True, check=False)
-        assert done.returncode == 0, done.stderr.decode()
+        done = tidegate(*command)
+        assert done.returncode == 0, done.stderr
         _, again = s.wait_for(2)
     assert parent_of(burial) == of_span(spans.named("receive default")[0])
     assert parent_of(spans.named("receive default")[1]) == of_span(burial)

@@ -49,7 +49,7 @@ class Live:
 @pytest.mark.spec("AGAIN-13", "AGAIN-16")
 @pytest.mark.parametrize("workers", [1, pytest.param(2, marks=pytest.mark.full)])
 def test_every_selected_event_arrives_and_nothing_goes_elsewhere(tmp_path: Path, workers: int) -> None:
-    count, kills = 1200, 3
+    count, kills = 750, 2
     channel = "retention: {max_age_s: 3}, check_interval_s: 0.2"
     with (
         Subscriber() as s,

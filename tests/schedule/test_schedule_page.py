@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 import time
 from collections import Counter
 from datetime import datetime
@@ -13,6 +11,7 @@ from pathlib import Path
 import pytest
 from gateway_testing import GatewayProcess, Subscriber
 
+from tests.command_line import tidegate
 from tests.e2e.test_together import page_config
 
 pytestmark = pytest.mark.usefixtures("processes")
@@ -25,11 +24,7 @@ def test_the_schedule_of_the_page_makes_each_run_over_kills(tmp_path: Path) -> N
         config = page_config("schedule-events.md", **{"http://127.0.0.1:9000/reports": subscriber.url})
         config = config.replace("every: 2", "every: 1\n          missed: all")
         with GatewayProcess(config, tmp_path) as gateway:
-            checked = subprocess.run(
-                [sys.executable, "-m", "gateway_core.cli", "check", str(gateway.config)],
-                capture_output=True,
-                text=True,
-            )
+            checked = tidegate("check", gateway.config)
             assert checked.returncode == 0, checked.stdout
             assert "schedule daily-report runs at" in checked.stdout
             for count in (2, 4):

@@ -18,7 +18,7 @@ pytestmark = pytest.mark.spec("AGAIN-19")
 BUGS = bugs(FOLDER / "replays")
 
 
-@pytest.mark.parametrize("seeds", [range(30), pytest.param(range(30, 2000), marks=pytest.mark.full)])
+@pytest.mark.parametrize("seeds", [range(15), pytest.param(range(15, 2000), marks=pytest.mark.full)])
 @pytest.mark.slow
 def test_no_plan_breaks_a_promise(seeds: range) -> None:
     again = 0

@@ -114,20 +114,20 @@ def quarantine(table: Path) -> Path:
 async def test_a_missing_table_is_restored_or_filled_again_or_begun_as_the_message_says(
     spark: Any, tmp_path: Path, format: str
 ) -> None:
-    place = Place(spark, tmp_path)
+    place, options = Place(spark, tmp_path), {"format": format, "max_events_per_batch": 60}
     async with place.started() as channel:
         await place.send(channel, COUNT)
-        assert place.run(format=format).begins == {"0": 1}
+        assert place.run(**options).begins == {"0": 1}
     assert place.ids(format) == GOOD
     shutil.copytree(place.table, tmp_path / "copy")
     shutil.rmtree(place.table)
     async with place.started():
         with pytest.raises(SparkFault, match=r"is missing, .*restore the table; or delete .*; or set `adopt: true`"):
-            place.run(format=format)
+            place.run(**options)
 
         # "restore the table"
         shutil.copytree(tmp_path / "copy", place.table)
-        assert place.run(format=format).notes == []
+        assert place.run(**options).notes == []
         assert place.ids(format) == GOOD
 
     # "delete the checkpoint and its quarantine table if there is one, and set `start: earliest`"
@@ -135,7 +135,7 @@ async def test_a_missing_table_is_restored_or_filled_again_or_begun_as_the_messa
         shutil.rmtree(folder)
     async with place.started() as channel:
         assert place.feed.start == {"0": COUNT + 1}, "where the deleted table was"
-        found = place.run(format=format)
+        found = place.run(**options)
         assert (found.begins, found.notes) == ({"0": 1}, [])
         assert place.ids(format) == GOOD
         assert place.ids(format, quarantine(place.table)) == sorted(BAD)
@@ -143,7 +143,7 @@ async def test_a_missing_table_is_restored_or_filled_again_or_begun_as_the_messa
         # "set `adopt: true`"
         shutil.rmtree(place.table)
         await place.send(channel, 5)
-        assert "starts again" in place.run(format=format, adopt=True).notes[0]
+        assert "starts again" in place.run(**options, adopt=True).notes[0]
         assert place.ids(format) == [*range(COUNT + 1, COUNT + 6)]
 
 

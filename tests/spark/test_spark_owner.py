@@ -133,6 +133,7 @@ def test_a_query_stops_at_its_next_batch_once_another_has_its_table(
     assert queries.ids(old) == [1, 2, 3, 4]
 
 
+@pytest.mark.area(name="spark_more")
 @formats
 def test_a_deleted_table_is_not_begun_anew_unnoticed(queries: Queries, format: str) -> None:
     job = queries.job("one", format=format)

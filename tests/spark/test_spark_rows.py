@@ -443,6 +443,7 @@ def test_each_type_has_its_table(queries: Queries, said: Any, tmp_path: Path) ->
     assert there("unknown", quarantine=True) == [(None, "it is no event")]
 
 
+@pytest.mark.area(name="spark_more")
 def test_all_that_is_refused_can_go_to_one_table(queries: Queries, said: Any, tmp_path: Path) -> None:
     queries.table = str(tmp_path / "tables" / "{type}")
     queries.quarantine = str(tmp_path / "refused")

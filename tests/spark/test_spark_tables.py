@@ -105,6 +105,7 @@ LEFT = {
 """What is there after a kill while a table got its first commit."""
 
 
+@pytest.mark.area(name="spark_more")
 @pytest.mark.parametrize(
     ("format", "layout"),
     [
