@@ -97,6 +97,12 @@ KINDS: dict[str, Kind] = {
     ),
     # -- what only plans about one rule have (`focus.py`)
     "hang": Kind("never answers a request with the event e`amount`", SERVER),
+    "poison": Kind("answers `amount` to a request that has an event like `servers.poisonous`", SERVER),
+    "parts": Kind(
+        "answers 207 to batches: `amount` for the events like `servers.poisonous`, 200 for the others; 0 leaves "
+        "these out, 1 is a body that can't be read",
+        SERVER,
+    ),
     "mixed": Kind("answers 400 to some events, 503 to the others", SERVER),
     "short": Kind("the gateway's machine has no file descriptor for a connection to a server"),
     "memory": Kind("no memory at the `amount`-th place of `shortages.PLACES`"),
@@ -139,9 +145,14 @@ KINDS: dict[str, Kind] = {
         "the listener gets its `amount`-th certificate; a negative one gets its key only after `seconds`"
     ),
 }
+IN_TOGETHER = frozenset({"poison", "parts"})
+"""What only plans about batches have (`together_plan.py`)."""
 IN_FOCUS = frozenset({"hang", "mixed", "short", "memory", "sync-once", "disk-lies"})
 DRAWN_APART = (
-    IN_FOCUS | {"authenticator"} | {name for name in KINDS if name.startswith(("kafka-", "queue-", "tls-", "worker-"))}
+    IN_FOCUS
+    | IN_TOGETHER
+    | {"authenticator"}
+    | {name for name in KINDS if name.startswith(("kafka-", "queue-", "tls-", "worker-"))}
 )
 """Kinds that came later. They are drawn by themselves, so that the plan of a seed has what it had before."""
 

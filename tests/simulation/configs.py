@@ -81,7 +81,8 @@ def _trigger(trigger: Trigger, kafka: Kafka) -> dict[str, Any]:
 
 def _sink(one: Trigger | Bridge, kafka: Kafka) -> dict[str, Any]:
     if one.sink != "kafka":
-        return {"http": {"url": f"http://{one.name}/"}}
+        batch = {"batch": {"max_events": one.batch}} if isinstance(one, Trigger) and one.batch else {}
+        return {"http": {"url": f"http://{one.name}/", **batch}}
     common = {"client": kafka.client, "request_timeout_s": kafka.request_timeout_s}
     return {"kafka": {**KAFKA, **common, "topic": f"out-{one.name}", "delivery_timeout_s": one.policy.timeout_s}}
 
@@ -120,7 +121,7 @@ def _bridge(bridge: Bridge, kafka: Kafka) -> dict[str, Any]:
 
 
 def _delivery(policy: Policy) -> dict[str, Any]:
-    return {name: value for name, value in asdict(policy).items() if value is not None}
+    return {name: value for name, value in asdict(policy).items() if value is not None and value is not False}
 
 
 def _filter(wanted: Filter) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from typing import Any
 
 from . import kafka_facts
 from .choices import KINDS, SERVER
-from .decoding import attributes_of
+from .decoding import attributes_of_all
 from .history import (
     Answered,
     Arrived,
@@ -56,7 +56,7 @@ DISK = frozenset(kind for kind in KINDS if kind.startswith(("disk", "sync")))
 SYNCS = ("sync-error", "sync-once")
 """Faults after which the gateway takes nothing until a restart."""
 STOPS = frozenset(("crash", "power", "restart"))
-LIKE_AN_ANSWER = frozenset(("status", "retry-after", "mixed", "hang"))
+LIKE_AN_ANSWER = frozenset(("status", "retry-after", "mixed", "hang", "poison", "parts"))
 """Faults of a server that leave the network well, at least for those events that get an answer."""
 
 
@@ -69,6 +69,10 @@ class Attempt:
     replied: Replied | None = None
     generation: int = 0
     """The life of the gateway that made it; a number below 0 of its own if it may be the one before."""
+    place: int = 0
+    """Its place among the events of a batch."""
+    together: int = 1
+    """How many events the request has."""
 
     @property
     def at(self) -> float:
@@ -80,8 +84,10 @@ class Attempt:
 
     @property
     def status(self) -> int | None:
-        """The status that the server wrote, in whole."""
-        return self.replied.status if self.replied is not None else None
+        """The status that the server wrote, in whole; in a 207 that of this event, 0 if it has none."""
+        if self.replied is None:
+            return None
+        return self.replied.statuses[self.place] if self.replied.statuses else self.replied.status
 
     @property
     def took(self) -> bool:
@@ -156,7 +162,7 @@ class Facts:
     # -- indexes ----------------------------------------------------------------------------------------------------
 
     def _index(self) -> None:
-        by_number: dict[int, Attempt] = {}
+        by_number: dict[int, list[Attempt]] = {}
         sent: dict[tuple[int, int], Sent] = {}
         answers: dict[tuple[int, int], Answered] = {}
         begun: list[tuple[float, Any]] = []
@@ -176,13 +182,14 @@ class Facts:
         for record in self.history.records:
             match record:
                 case Arrived():
-                    attempt = Attempt(record, attributes_of(record))
-                    by_number[record.number] = attempt
-                    self.attempts.append(attempt)
-                    self.by_server[record.server].append(attempt)
+                    events = attributes_of_all(record)
+                    made = [Attempt(record, a, place=n, together=len(events)) for n, a in enumerate(events)]
+                    by_number[record.number] = made
+                    self.attempts += made
+                    self.by_server[record.server] += made
                 case Replied():
-                    if by_number[record.number].replied is None:
-                        by_number[record.number].replied = record
+                    for attempt in by_number[record.number]:
+                        attempt.replied = attempt.replied or record
                 case Heard():
                     self.read[record.number] = record.at
                 case SyncFailed():

@@ -85,6 +85,8 @@ class Replied(Record):
     number: int
     status: int | None
     how: str = ""
+    statuses: tuple[int, ...] = ()
+    """What a 207 says of each event of a batch; 0 if it does not say what became of it."""
 
 
 @dataclass(frozen=True)

@@ -20,6 +20,7 @@ from .promises import (  # noqa: F401 - they register
     resuming,
     rewinding,
     securing,
+    together,
     waiting,
 )
 from .promises.registry import PROMISES
@@ -47,6 +48,16 @@ OF_REPLAYS = frozenset((
     "the-gateway-starts", "a-replay-reaches-its-trigger-whole-and-no-other", "replayed-events-keep-their-order",
 ))  # fmt: skip
 """The promises that runs with replays are checked by: the others count attempts, or order them, without replays."""
+
+OF_TOGETHER = frozenset((
+    "every-accepted-event-is-settled", "a-batch-is-whole", "what-was-refused-does-not-appear",
+    "only-those-who-want-it-get-it", "events-stay-as-they-are", "answers-are-those-of-the-table",
+    "the-gateway-comes-to-rest", "nothing-breaks", "the-gateway-starts", "what-is-delivered-does-not-come-again",
+    "nothing-overtakes", "one-of-a-key-at-a-time", "no-more-in-flight-than-allowed",
+    "a-trigger-that-holds-gives-up-no-event-for-lack-of-an-answer", "only-the-event-that-is-rejected-is-given-up",
+    "an-event-is-given-up-for-what-was-said-of-it", "a-batch-has-no-more-events-than-allowed",
+))  # fmt: skip
+"""The promises that runs with batches or held events are checked by: the others count and time single attempts."""
 
 
 OF_REWINDS = frozenset((
@@ -76,6 +87,7 @@ def violations(plan: Plan, history: History) -> list[Violation]:
     facts = Facts(plan, history)
     found = []
     several = any(config.workers > 1 for config in plan.configs)
+    joins = any(t.batch or t.policy.hold_while_down for config in plan.configs for t in config.triggers)
     for promise in PROMISES.values():
         if plan.configs[0].once is not None:
             if promise.name not in OF_ONCE:
@@ -86,6 +98,8 @@ def violations(plan: Plan, history: History) -> list[Violation]:
         elif several and promise.name not in OF_WORKERS:
             continue
         if plan.replays and promise.name not in OF_REPLAYS:
+            continue
+        if joins and promise.name not in OF_TOGETHER:
             continue
         for count, (at, what) in enumerate(promise.check(facts)):
             if count == MOST:

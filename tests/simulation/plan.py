@@ -117,6 +117,8 @@ class Policy:
     order: str = "unordered"
     retry_for: float | None = None
     """With it, `retry` is the most that may be."""
+    hold_while_down: bool = False
+    """Not drawn by `of`: see `together_plan`."""
 
 
 @dataclass(frozen=True)
@@ -134,6 +136,8 @@ class Trigger:
     wrongly."""
     mapper: str = ""
     """The key mapper of `order: key`: "" for the default, simulated for the plugin that faults make fail."""
+    batch: int = 0
+    """How many events a request has at most; 0 for single events. Not drawn by `of`: see `together_plan`."""
 
 
 @dataclass(frozen=True)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING
 from zlib import crc32
 
+from .decoding import BATCH
 from .history import Arrived, Heard, Partial, Refused, Replied
 from .network import END, Connection, Endpoint
 from .plan import Fault
@@ -30,6 +32,20 @@ def head(status: int, *headers: bytes, body: bytes = b"") -> bytes:
     if status >= 200 and status != 204:
         lines.append(b"content-length: %d" % len(body))
     return b"\r\n".join(lines) + b"\r\n\r\n" + body
+
+
+def poisonous(id: str) -> bool:
+    """Whether the faults `poison` and `parts` are about this event."""
+    return crc32(id.encode()) % 7 == 0
+
+
+def parts(amount: int, ids: tuple[str, ...]) -> tuple[bytes, tuple[int, ...]]:
+    """The body of a 207, and what it says of each event."""
+    if amount == 1:
+        return b"<multistatus/>", (0,) * len(ids)
+    statuses = tuple(amount if poisonous(id) else 200 for id in ids)
+    items = [{"id": id, "status": status} for id, status in zip(ids, statuses, strict=True) if status]
+    return json.dumps({"items": items[::-1]}).encode(), statuses
 
 
 class Server:
@@ -148,37 +164,45 @@ class Session:
         number = self._world.arrivals()
         now = self._world.scheduler.now
         self._world.add(Arrived(now, number, self._server.name, self._number, headers, body, self.connection.life))
-        self._answer(number, dict(headers).get("ce-id", ""))
+        batch = dict(headers).get("content-type", "").startswith(BATCH)
+        ids = tuple(one["id"] for one in json.loads(body)) if batch else (dict(headers).get("ce-id", ""),)
+        self._answer(number, ids, batch)
         return True
 
-    def _answer(self, number: int, id: str) -> None:
+    def _answer(self, number: int, ids: tuple[str, ...], batch: bool) -> None:
         faults = self._server.faults
         if "silent" in faults:
             self._replied(number, None, "silent")
-        elif any(id.partition(".")[0] == f"e{hanging}" for hanging in self._server.hanging):
+        elif any(id.partition(".")[0] == f"e{hanging}" for hanging in self._server.hanging for id in ids):
             self._replied(number, None, "hang")
         elif "late" in faults:
-            self._world.scheduler.after(faults["late"].amount / 1000, self._write, number, id)
+            self._world.scheduler.after(faults["late"].amount / 1000, self._write, number, ids, batch)
         else:
-            self._world.scheduler.after(0.0005, self._write, number, id)
+            self._world.scheduler.after(0.0005, self._write, number, ids, batch)
 
-    def _write(self, number: int, id: str) -> None:
+    def _write(self, number: int, ids: tuple[str, ...], batch: bool) -> None:
         if self._closed:
             self._replied(number, None, "gone")
             return
         faults, connection = self._server.faults, self.connection
         status, headers, how = 202, [], ""
+        body = b""
+        statuses: tuple[int, ...] = ()
+        if "parts" in faults and batch:
+            status, (body, statuses) = 207, parts(faults["parts"].amount, ids)
+        if "poison" in faults and any(map(poisonous, ids)):
+            status, body, statuses = faults["poison"].amount, b"", ()
         if "status" in faults:
-            status = faults["status"].amount
+            status, body, statuses = faults["status"].amount, b"", ()
         if "mixed" in faults:
-            status = 400 if crc32(id.encode()) % 2 else 503
+            status = 400 if crc32(ids[0].encode()) % 2 else 503
         if "retry-after" in faults:
-            status, how = 503, "retry-after"
+            status, how, body, statuses = 503, "retry-after", b"", ()
             headers.append(b"retry-after: %d" % faults["retry-after"].amount)
         if "close" in faults and number % 2:
             how = "announced"
             headers.append(b"connection: close")
-        data = head(status, *headers)
+        data = head(status, *headers, body=body)
         if "interim" in faults:
             data = head(102) * faults["interim"].amount + data
         if "garbage" in faults:
@@ -191,29 +215,29 @@ class Session:
             self._replied(number, None, "cut-answer")
             self.leave() if number % 2 else self.reset()
         elif "pieces" in faults:
-            self._drip(data, max(1, faults["pieces"].amount), number, status, how)
+            self._drip(data, max(1, faults["pieces"].amount), number, status, how, statuses)
         else:
             connection.send(data)
             connection.mark(number)
             if "more" in faults:
                 connection.send(b"x" * faults["more"].amount)
-            self._replied(number, status, how)
+            self._replied(number, status, how, statuses)
             if "close" in faults and how != "announced":
                 self.leave()
 
-    def _drip(self, data: bytes, size: int, number: int, status: int, how: str) -> None:
+    def _drip(self, data: bytes, size: int, number: int, status: int, how: str, statuses: tuple[int, ...]) -> None:
         if self._closed:
             self._replied(number, None, "gone")
             return
         self.connection.send(data[:size])
         if len(data) > size:
-            self._world.scheduler.after(0.02, self._drip, data[size:], size, number, status, how)
+            self._world.scheduler.after(0.02, self._drip, data[size:], size, number, status, how, statuses)
         else:
             self.connection.mark(number)
-            self._replied(number, status, how)
+            self._replied(number, status, how, statuses)
 
-    def _replied(self, number: int, status: int | None, how: str = "") -> None:
-        self._world.add(Replied(self._world.scheduler.now, number, status, how))
+    def _replied(self, number: int, status: int | None, how: str = "", statuses: tuple[int, ...] = ()) -> None:
+        self._world.add(Replied(self._world.scheduler.now, number, status, how, statuses))
 
     def _heard(self, number: int) -> None:
         self._world.add(Heard(self._world.scheduler.now, number))

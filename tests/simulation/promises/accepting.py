@@ -133,7 +133,7 @@ def events_stay_as_they_are(facts: Facts) -> Found:
         got = {n: v for n, v in attempt.attributes.items() if not (attempt.arrived.dead and n in FACTS)}
         if got != event.attributes:
             yield attempt.at, f"{attempt.arrived.server} got {event.id} with {got}, not {event.attributes}"
-        elif (data := data_of(attempt.arrived)) != event.data:
+        elif (data := data_of(attempt.arrived, attempt.place)) != event.data:
             yield attempt.at, f"{attempt.arrived.server} got {event.id} with {data[:40]!r}, not {event.data[:40]!r}"
     for at, letter, attributes in facts.letters:
         event = facts.events.get(attributes.get("id", ""))
