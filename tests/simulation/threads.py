@@ -192,6 +192,18 @@ class Condition:
         return result
 
 
+class _Answer(Future[Any]):
+    """What a thread of a pool returns. The loop itself may wait for it, too: then it stands still meanwhile."""
+
+    def __init__(self, pool: Pool) -> None:
+        super().__init__()
+        self._pool = pool
+
+    def result(self, timeout: float | None = None) -> Any:
+        self._pool.catch_up(self)
+        return super().result(0)
+
+
 class Pool:
     """`concurrent.futures.ThreadPoolExecutor`."""
 
@@ -204,7 +216,7 @@ class Pool:
 
     def submit(self, func: Callable[..., Any], *args: Any) -> Future[Any]:
         """Runs `func(*args)` in a thread."""
-        future: Future[Any] = Future()
+        future = _Answer(self)
         self._waiting.append((future, lambda: func(*args)))
         if self._running < self._most:
             self._running += 1
@@ -214,16 +226,24 @@ class Pool:
 
     def _work(self) -> None:
         while self._waiting:
-            future, run = self._waiting.popleft()
-            try:
-                result = run()
-            except Exception as e:
-                future.set_exception(e)
-            else:
-                future.set_result(result)
+            self._next()
         self._running -= 1
         if self._idle is not None:
             self._idle.wake()
+
+    def _next(self) -> None:
+        future, run = self._waiting.popleft()
+        try:
+            result = run()
+        except Exception as e:
+            future.set_exception(e)
+        else:
+            future.set_result(result)
+
+    def catch_up(self, future: Future[Any]) -> None:
+        """Does what was asked for, in its order, up to this."""
+        while self._waiting and not future.done():
+            self._next()
 
     def shutdown(self, wait: bool = True) -> None:
         """Waits for what it runs."""
