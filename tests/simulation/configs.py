@@ -6,7 +6,7 @@ import json
 from dataclasses import asdict
 from typing import Any
 
-from .plan import Bridge, Config, Filter, Kafka, Policy, Queues, Trigger
+from .plan import DUE, Bridge, Config, Filter, Kafka, Policy, Queues, Trigger
 
 LISTEN = "127.0.0.1:8080"
 KAFKA = {"bootstrap": "127.0.0.1:9092"}
@@ -26,10 +26,18 @@ def text(config: Config) -> str:
         source["authenticate"] = [{"simulated": {}}]
     broker: dict[str, Any] = {
         "ingress": [{"http": source}],
-        "channel": {"log": {"sync": config.sync, "retention": {"max_age_s": None, "max_bytes": None}}},
+        "channel": {
+            "log": {"sync": config.sync, "retention": {"max_age_s": config.max_age_s or None, "max_bytes": None}}
+        },
     }
     if config.once is not None:
         broker["deduplicate"] = {"window": config.once.window_s, "max_keys": config.once.max_keys}
+    for schedule in config.schedules:
+        made = {"name": schedule.name, "every": schedule.every, "missed": schedule.missed}
+        subject = {"subject": schedule.subject} if schedule.subject else {}
+        broker["ingress"].append({"schedule": {**made, "event": {"type": "tick", **subject}}})
+    if config.deduplicate:
+        broker["deduplicate"] = {"window": "7d"}
     kafka = config.kafka or Kafka()
     if kafka.ingress:
         broker["ingress"].append(_kafka_source(kafka, "default"))
@@ -70,6 +78,10 @@ def _trigger(trigger: Trigger, kafka: Kafka) -> dict[str, Any]:
         "delivery": _delivery(trigger.policy),
         "start": "earliest" if trigger.earliest else "latest",
     }
+    if trigger.delay_s:
+        made["delay"] = trigger.delay_s
+    if trigger.deliver_at:
+        made["deliver_at"] = {"attribute": DUE}
     if trigger.mapper:
         made["delivery"]["order_key"] = {trigger.mapper: {}}
     if trigger.dead_letter:

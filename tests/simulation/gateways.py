@@ -13,19 +13,21 @@ import anyio
 import msgspec
 
 from gateway_core.config.config_read import read_config
+from gateway_core.contract.capabilities import Delaying
 from gateway_core.contract.clock import Timer
 from gateway_core.contract.errors import ConfigError, TidegateError
 from gateway_core.contract.settings import Settings
 from gateway_core.pipeline.broker import Trigger
 from gateway_core.runtime.gateway import Gateway
 
-from . import threads
+from . import later_ends, threads
 from .loop import Loop
+from .plan import SOURCE
 from .replaced import forget, look, unlock_all
 from .transports import Machine
 
 if TYPE_CHECKING:
-    from .plan import Replay, Rewind
+    from .plan import Operation, Replay, Rewind
     from .world import World
 
 
@@ -215,6 +217,16 @@ class Process:
             self._rewinding = None
         world.rewind_done(number, asked)
 
+    def operate(self, number: int, operation: Operation) -> None:
+        """Cancels an event that waits, or asks for it now."""
+        self.loop.call_soon(self._operate, number, operation)
+
+    def _operate(self, number: int, operation: Operation) -> None:
+        trigger = self.gateway.topology.triggers.get(operation.trigger) if self.gateway is not None else None
+        if trigger is not None and isinstance(feed := trigger.feed, Delaying):
+            change = feed.cancel if operation.what == "cancel" else feed.deliver_now
+            self._world.operated(number, change(operation.id, SOURCE))
+
     # -- its state --------------------------------------------------------------------------------------------------
 
     def report(self) -> None:
@@ -247,6 +259,8 @@ class Process:
             if not info["writable"] or info.get("waiting_bytes"):
                 return f"{broker.name}: {info['error']}"
         world = self._world
+        if world.plan.later and (due := later_ends.due(gateway)):
+            return due
         if world.plan.replays and (jobs := getattr(gateway.services["replay"], "_jobs", None)) is not None:
             for job in jobs.known.values():
                 if not job.ended:

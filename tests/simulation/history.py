@@ -242,6 +242,30 @@ class Rewound(Record):
 
 
 @dataclass(frozen=True)
+class Operated(Record):
+    """The gateway has done `Plan.operations[number]`, to so many events that wait."""
+
+    number: int
+    count: int
+
+
+@dataclass(frozen=True)
+class Waits(Record):
+    """At the end of the run, the gateway lists this event as waiting for this trigger."""
+
+    trigger: str
+    id: str
+
+
+@dataclass(frozen=True)
+class Stored(Record):
+    """At the end of the run, the log has an event of a schedule with this id so often."""
+
+    id: str
+    count: int
+
+
+@dataclass(frozen=True)
 class Logged(Record):
     """A line of the gateway's log; `level` as in `logging`. `error` is the traceback, if it has one."""
 

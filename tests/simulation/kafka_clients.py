@@ -330,7 +330,7 @@ class SimulatedAdmin(Admin):
         await self._asked()
         return {partition: self.cluster.log(partition).end for partition in partitions}
 
-    async def _committed(
+    async def committed_words(
         self, group: str, partitions: Collection[Partition]
     ) -> dict[Partition, tuple[int | None, str]]:
         await self._asked()

@@ -14,11 +14,13 @@ from .promises import (  # noqa: F401 - they register
     attempting,
     failing,
     kafka,
+    later,
     once,
     ordering,
     reporting,
     resuming,
     rewinding,
+    scheduling,
     securing,
     together,
     waiting,
@@ -68,6 +70,21 @@ OF_REWINDS = frozenset((
 ))  # fmt: skip
 """The promises that runs with rewinds are checked by: the others would take what comes again for a fault."""
 
+OF_LATER = frozenset((
+    "only-those-who-want-it-get-it", "events-stay-as-they-are", "answers-are-those-of-the-table",
+    "the-gateway-comes-to-rest", "nothing-breaks", "the-gateway-starts",
+    "a-delayed-event-is-never-early", "a-delayed-event-is-not-late", "a-delayed-event-is-delivered-or-waits",
+    "retention-removes-no-event-that-waits", "what-waits-is-counted", "what-is-cancelled-does-not-come",
+    "each-planned-run-is-made", "all-missed-runs-are-made", "the-last-missed-run-is-made",
+    "skipped-runs-are-not-made", "a-run-is-never-early", "each-run-is-stored-once",
+    "a-run-is-repeated-only-after-a-crash",
+))  # fmt: skip
+"""The promises that runs with delays and schedules are checked by: the others expect events at once."""
+LATER_ONLY = frozenset(
+    name for name, one in PROMISES.items() if one.page in ("howto/delay-events", "howto/schedule-events")
+)
+"""Those that no other runs are checked by."""
+
 
 @dataclass(frozen=True)
 class Violation:
@@ -100,6 +117,8 @@ def violations(plan: Plan, history: History) -> list[Violation]:
         if plan.replays and promise.name not in OF_REPLAYS:
             continue
         if joins and promise.name not in OF_TOGETHER:
+            continue
+        if promise.name not in OF_LATER if plan.later else promise.name in LATER_ONLY:
             continue
         for count, (at, what) in enumerate(promise.check(facts)):
             if count == MOST:

@@ -24,11 +24,14 @@ from .kafka_plan import drawn as with_kafka
 from .queue_plan import QUEUES, Queues
 
 __all__ = [
-    "KINDS", "MODES", "QUEUES", "Bridge", "Config", "Event", "Fault", "Filter", "Kafka", "Network", "Once", "Plan",
-    "Policy", "Queues", "Send", "Trigger",
+    "KINDS", "MODES", "QUEUES", "Bridge", "Config", "Event", "Fault", "Filter", "Kafka", "Network", "Once", "Operation",
+    "Plan", "Policy", "Queues", "Schedule", "Send", "Trigger",
 ]  # fmt: skip
 
 SOURCE = "/sim"
+DUE = "deliverat"
+EPOCH_S = 1_800_000_000
+"""What the gateway's clock shows when the world begins (Unix time), until a fault sets it."""
 T = TypeVar("T")
 
 
@@ -138,6 +141,21 @@ class Trigger:
     """The key mapper of `order: key`: "" for the default, simulated for the plugin that faults make fail."""
     batch: int = 0
     """How many events a request has at most; 0 for single events. Not drawn by `of`: see `together_plan`."""
+    delay_s: float = 0.0
+    """How much later it gets events."""
+    deliver_at: bool = False
+    """Whether events say when they are due, in the attribute `DUE`."""
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """A source of the broker `default` that makes events of the type `tick`, `every` so many seconds."""
+
+    name: str
+    every: int
+    missed: str = "last"
+    subject: str = ""
+    """The attribute `subject` of its events; with another one, a reload makes the source anew."""
 
 
 @dataclass(frozen=True)
@@ -188,6 +206,12 @@ class Config:
     """How many workers there are; the same in all configs of a plan."""
     once: Once | None = None
     """None in all configs of a plan, or in none: see `once_plan`."""
+    schedules: tuple[Schedule, ...] = ()
+    """The same names and times in all configs of a plan."""
+    deduplicate: bool = False
+    """Whether the broker stores an event with the same source and id once; the same in all configs of a plan."""
+    max_age_s: float = 0.0
+    """Retention deletes what is older than this and was delivered; 0 for no retention."""
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -258,6 +282,17 @@ class Rewind:
 
 
 @dataclass(frozen=True)
+class Operation:
+    """At a time, an operator asks to cancel an event that waits for a trigger, or to deliver it now."""
+
+    at: float
+    what: str
+    """cancel or now."""
+    trigger: str
+    id: str
+
+
+@dataclass(frozen=True)
 class Network:
     """What the network is like when it is well."""
 
@@ -284,6 +319,8 @@ class Plan:
     replays: tuple[Replay, ...] = ()
     rewinds: tuple[Rewind, ...] = ()
     """Neither is drawn by `of`: see `replay_plan` and `rewind_plan`."""
+    operations: tuple[Operation, ...] = ()
+    """Not drawn by `of`, as delays and schedules are not: see `later_plan`."""
     most_held: int = 0
     """How many events one trigger or bridge holds at most, if not as many as the product lets it."""
 
@@ -305,6 +342,11 @@ class Plan:
     def random(self, name: str) -> Random:
         """The generator of something that has this name."""
         return Random(f"{self.seed}/{name}")
+
+    @property
+    def later(self) -> bool:
+        """Whether it has delays or schedules."""
+        return any(c.schedules or any(t.delay_s or t.deliver_at for t in c.triggers) for c in self.configs)
 
     @property
     def events(self) -> Mapping[str, Event]:

@@ -106,7 +106,7 @@ PACKAGES = (
     "gateway_core", "gateway_log", "gateway_http", "gateway_serving", "gateway_access", "gateway_transport",
     "gateway_cloudevents", "gateway_basics", "gateway_cesql", "gateway_file", "gateway_deadletter", "gateway_audit",
     "gateway_audit_log", "gateway_json", "gateway_options", "gateway_signing",
-    "gateway_reload", "gateway_process", "gateway_workers", "gateway_mqtt", "gateway_nats",
+    "gateway_reload", "gateway_process", "gateway_workers", "gateway_mqtt", "gateway_nats", "gateway_schedule",
 )  # fmt: skip
 """Their modules are imported before the first run: one that is imported later would have the real names."""
 

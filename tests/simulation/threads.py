@@ -70,6 +70,11 @@ class Threads:
             raise RuntimeError("the event loop itself waits for a thread: this would stop the gateway")
         self._hub.switch()
 
+    @property
+    def loop_runs(self) -> bool:
+        """Whether it is the event loop itself that runs now, and no thread."""
+        return greenlet.getcurrent() is self._hub
+
     def sleep(self, seconds: float) -> None:
         """Waits in a thread for so long. A kill ends it."""
         thread = greenlet.getcurrent()
@@ -204,17 +209,24 @@ class Condition:
         return result
 
 
-class Result(Future[Any]):
-    """`concurrent.futures.Future`."""
+class _Answer(Future[Any]):
+    """What a thread of a pool returns. A thread that waits for it lets the others run; the loop itself may wait for it,
+    too: then it stands still meanwhile."""
+
+    def __init__(self, pool: Pool) -> None:
+        super().__init__()
+        self._pool = pool
 
     def result(self, timeout: float | None = None) -> Any:
-        """Waits for it."""
+        if not self.done() and _threads().loop_runs:
+            self._pool.catch_up(self)
+            return super().result(0)
         if not self.done():
             waiters = Waiters()
             self.add_done_callback(lambda _: waiters.wake())
             while not self.done():
                 waiters.wait()
-        return super().result(timeout)
+        return super().result(0)
 
 
 def sleep(seconds: float) -> None:
@@ -246,7 +258,7 @@ class Pool:
 
     def submit(self, func: Callable[..., Any], *args: Any) -> Future[Any]:
         """Runs `func(*args)` in a thread."""
-        future: Future[Any] = Result()
+        future = _Answer(self)
         self._waiting.append((future, lambda: func(*args)))
         if self._running < self._most:
             self._running += 1
@@ -256,16 +268,24 @@ class Pool:
 
     def _work(self) -> None:
         while self._waiting:
-            future, run = self._waiting.popleft()
-            try:
-                result = run()
-            except Exception as e:
-                future.set_exception(e)
-            else:
-                future.set_result(result)
+            self._next()
         self._running -= 1
         if self._idle is not None:
             self._idle.wake()
+
+    def _next(self) -> None:
+        future, run = self._waiting.popleft()
+        try:
+            result = run()
+        except Exception as e:
+            future.set_exception(e)
+        else:
+            future.set_result(result)
+
+    def catch_up(self, future: Future[Any]) -> None:
+        """Does what was asked for, in its order, up to this."""
+        while self._waiting and not future.done():
+            self._next()
 
     def shutdown(self, wait: bool = True) -> None:
         """Waits for what it runs."""

@@ -19,7 +19,7 @@ from gateway_core.config.registry import Registry
 from gateway_core.contract.runners import ConfigRead
 from gateway_core.delivery import deliveries, subscription
 
-from . import configs, plugins
+from . import configs, later_ends, plugins
 from .disk import Disk
 from .faults import Faults
 from .gateways import Process, unheard
@@ -33,6 +33,7 @@ from .history import (
     History,
     Kept,
     Logged,
+    Operated,
     Over,
     Paused,
     Quiet,
@@ -55,7 +56,7 @@ from .letters import letters
 from .logs import captured
 from .mqtt_stream import streaming
 from .network import Endpoint, Network
-from .plan import MODES, QUEUES, Fault, Plan
+from .plan import EPOCH_S, MODES, QUEUES, Fault, Operation, Plan
 from .queue_server import Queues
 from .repairs import repaired
 from .replaced import close_all, look, replaced
@@ -66,7 +67,8 @@ from .threads import Threads
 from .tls_wire import Certificates, hello
 from .workers import Front, Group, several
 
-EPOCH_S = 1_800_000_000
+SCHEDULE_S = 35.0
+"""In this time all runs of schedules are made that are due, also if the clock was set."""
 MOST_STEPS = 3_000_000
 """A run that takes more turns in circles."""
 _registry: Registry | None = None
@@ -285,15 +287,22 @@ class World:
         for number, rewind in enumerate(plan.rewinds):
             self._unbegun += 1
             scheduler.at(rewind.at, self._rewind, number)
+        for number, operation in enumerate(plan.operations):
+            scheduler.at(operation.at, self._operate, number, operation)
         scheduler.run(plan.seconds, self._spins)
         self._over = True
         self.faults.end()
         if self.gateway is None:
             self.start()
+        if any(config.schedules for config in plan.configs):  # nothing says whether a run is due
+            scheduler.run(scheduler.now + SCHEDULE_S, self._spins)
         scheduler.run(scheduler.now + plan.settle_s, lambda: self._spins() or self.resting() == "")
         why = self.resting()
         gateway = self.gateway
         if gateway is not None:
+            if plan.later and isinstance(gateway, Process) and gateway.gateway is not None and gateway.running:
+                for one in later_ends.waits(gateway.gateway, scheduler.now):
+                    self.add(one)
             gateway.report()
         self.add(Quiet(scheduler.now, why == "", self.plain(why)))
         if gateway is not None and not self._spins():
@@ -305,6 +314,9 @@ class World:
             self.add(letter)
         if self.gateway is None and plan.configs[0].once is not None:
             self._read_log()
+        if any(config.schedules for config in plan.configs):
+            for found in later_ends.stored(self.data_dir, scheduler.now):
+                self.add(found)
 
     def _read_log(self) -> None:
         now = self.scheduler.now
@@ -320,6 +332,14 @@ class World:
         if isinstance(self.gateway, Process) and self.gateway.running and not self.gateway.loop.dead:
             self.gateway.replay(number, self.plan.replays[number])
         self.scheduler.after(1.0, self._replay, number)
+
+    def _operate(self, number: int, operation: Operation) -> None:
+        if isinstance(self.gateway, Process) and self.gateway.running and not self.gateway.loop.dead:
+            self.gateway.operate(number, operation)
+
+    def operated(self, number: int, count: int) -> None:
+        """The gateway has done it."""
+        self.add(Operated(self.scheduler.now, number, count))
 
     def replay_began(self, number: int, id_: str) -> None:
         """The gateway has promised to run it."""
