@@ -44,7 +44,8 @@ def after_a_rewind_everything_since_then_comes_again(facts: Facts) -> Found:
 
 @promise("delivery", "and nothing from before it that was settled")
 def a_rewind_repeats_nothing_from_before(facts: Facts) -> Found:
-    """Of events that were settled a while ago, unless something else made them come again: a crash, a reload."""
+    """Of events that were settled a while ago, unless a crash, a reload or another fault made the gateway send them
+    again."""
     troubles = sorted(record.at for record in facts.history.of(Happened))
     troubles += [at for life in facts.lives.values() for at in (life.begin, life.end)]
     copies = {id: (begin, end) for id, begin, end in stored(facts)}
