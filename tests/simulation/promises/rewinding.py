@@ -76,15 +76,15 @@ def what_a_rewind_repeats_is_in_order(facts: Facts) -> Found:
         if not _ordered(facts, rewind):
             continue
         dead = _dead(facts, rewind.trigger)
-        chains: dict[tuple[int, str], list[str]] = defaultdict(list)
+        chains: dict[tuple[int, str], list[tuple[float, str]]] = defaultdict(list)
         for id, begin, end in stored(facts):
             if rewind.to + SURE_S < begin and end < rewound.asked and len(facts.copies[id]) == 1 and id not in dead:
                 send = sends[facts.copies[id][0].send]
                 if send.events[0].key:
-                    chains[send.connection, send.events[0].key].append(id)
-        for (_, key), ids in chains.items():
+                    chains[send.connection, send.events[0].key].append((begin, id))
+        for (_, key), found in chains.items():
             before: list[Attempt] = []
-            for id in ids:
+            for _, id in sorted(found):  # one that was tried again is stored after later ones
                 late = [a for a in facts.attempts_of.get((rewind.trigger, id), ()) if a.at >= rewound.at]
                 if not late:
                     continue  # it came before the answer did
