@@ -16,7 +16,7 @@ from functools import partial
 from typing import Any, Literal, NamedTuple
 
 from ..contract import backoff
-from ..contract.capabilities import GivenUp, KeepsGivenUp
+from ..contract.capabilities import GivenUp, KeepsGivenUp, offers
 from ..contract.clock import Clock
 from ..contract.component_errors import text_of_error
 from ..contract.config_model import DeliveryConfig
@@ -276,7 +276,7 @@ class Subscription:
         known = letter or self.failures.given_up(id_of(event) or "", source, event.position)
         if known is not None and not known.delivered_ns:
             self.failures.gave_up(event, replace(known, delivered_ns=now_ns, delivered_by=by))
-        if event.position and isinstance(self.feed, KeepsGivenUp):
+        if event.position and offers(self.feed, KeepsGivenUp):
             self.feed.delivered_again(event.position, now_ns, letter, by)
 
     def _without_attempt(self, delivery: Delivery, outcome: Outcome) -> None:
@@ -534,7 +534,7 @@ class Subscription:
     def _keep_given_up(self, event: Event, given_up: GivenUp) -> None:
         """Remembers who gave the event up, also in the channel if the event has a position there."""
         self.failures.gave_up(event, given_up)
-        if event.position and isinstance(self.feed, KeepsGivenUp):
+        if event.position and offers(self.feed, KeepsGivenUp):
             self.feed.give_up(event.position, given_up)
 
     def _given_up(self, delivery: Delivery, to: str) -> GivenUp:

@@ -120,6 +120,7 @@ def test_list_shows_what_and_why(tidegate, bury, tmp_path: Path) -> None:
         "reason": "503 Service Unavailable",
         "first": "2026-01-01T00:00:00Z",
         "last": "2026-01-01T00:01:00Z",
+        "redelivered": None,
     }
     text = tidegate("dlq", "list").out
     assert "503 Service Unavailable" in text

@@ -68,7 +68,7 @@ OF_REWINDS = frozenset((
     "the-gateway-starts", "after-a-rewind-everything-since-then-comes-again", "a-rewind-repeats-nothing-from-before",
     "what-a-rewind-repeats-is-in-order",
 ))  # fmt: skip
-"""The promises that runs with rewinds are checked by: the others would take what comes again for a fault."""
+"""The promises that runs with rewinds are checked by: the others would take what is redelivered for a fault."""
 
 OF_LATER = frozenset((
     "only-those-who-want-it-get-it", "events-stay-as-they-are", "answers-are-those-of-the-table",

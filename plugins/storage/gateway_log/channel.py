@@ -135,6 +135,7 @@ class LogChannel:
 
     def _tail_of(self, shard: Shard) -> Tail:
         tail = Tail(shard.number, shard.first, shard.next, shard.routed, self._changed)
+        tail.any_given_up = shard.any_given_up
         tail.now_ns = self._clock.now_ns
         return tail
 

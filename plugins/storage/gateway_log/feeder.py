@@ -317,6 +317,7 @@ class Tail:
         self._changed: list[Cursor] = []
         self._detached: list[tuple[str, CursorState]] = []
         self._fates: list[given_up_table.Fate] = []
+        self.any_given_up = False  # whether its file may know of events that were given up
         self.now_ns: Callable[[], int] = time.time_ns
         self._routed = routed  # as it was last taken
         self._notify = notify
@@ -342,7 +343,12 @@ class Tail:
         self._notify()
 
     def note(self, fate: given_up_table.Fate) -> None:
-        """The fate of an event must be written, with its cursor."""
+        """The fate of an event must be written, with its cursor. That it was delivered is nothing new where none was
+        given up: else a replay would write for each event, and push out what must be written."""
+        if isinstance(fate, given_up_table.Row):
+            self.any_given_up = True
+        elif not self.any_given_up:
+            return
         self._fates.append(fate)
         del self._fates[:-MAX_GIVEN_UP]
         self._notify()

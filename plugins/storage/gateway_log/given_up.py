@@ -63,6 +63,11 @@ def save(connection: sqlite3.Connection, fates: Iterable[Fate]) -> None:
             )
 
 
+def any_rows(connection: sqlite3.Connection) -> bool:
+    """Whether any event of the shard was given up. Raises `sqlite3.Error`."""
+    return _exists(connection) and connection.execute("SELECT 1 FROM given_up LIMIT 1").fetchone() is not None
+
+
 def forget(connection: sqlite3.Connection, end: int) -> None:
     """Deletes the rows of events before the sequence `end`; call it in a transaction."""
     if _exists(connection):

@@ -169,6 +169,7 @@ class Shard:
         self.cursors: dict[str, CursorState]
         self.begins: dict[str, int] = {}
         self.given_up: dict[str, set[int]] = {}
+        self.any_given_up = False
         self._connection: sqlite3.Connection
         self._lock = lock(folder, number)
         try:
@@ -201,6 +202,7 @@ class Shard:
             self._expect_events(known)
             self.routed, self.cursors = load_cursors(self._connection)
             self.begins = begins.load(self._connection)
+            self.any_given_up = given_up.any_rows(self._connection)
             self.given_up = given_up.ahead(self._connection, floors(self.cursors, self.routed))
             # a power failure may lose events that were not synced (sync: normal), but not their cursors
             self.routed = min(self.routed, self.next)

@@ -87,7 +87,7 @@ class Run:
         self._number = self._size = 0
         self._woken = anyio.Event()
         self._next_at = 0.0
-        self._pace = Pace()
+        self._pace = Pace(self._accepted)
         self._saved_at = self._kept_at = 0.0
         self._ticked = anyio.current_time()
         self._sink: SinkDelivery | None = None
@@ -158,6 +158,10 @@ class Run:
         if self.job.ended:
             self.job.ended_ns = self._gateway.clock.now_ns()
         await self._save()
+
+    def _accepted(self) -> int:
+        """How many events all channels of this process have stored."""
+        return sum(broker.channel.appended for broker in self._gateway.topology.brokers.values())
 
     def _check(self) -> None:
         if self.wish or self._gateway.stopping:

@@ -1,8 +1,8 @@
 """Sets the consumer of a trigger back. A consumer can't be moved, so it is deleted and made again with another start.
 
 What was decided is first written to a file, so that it happens whatever ends in between: without its consumer, a
-trigger would begin anew. The new consumer tells in its description by which rewind it was made. From that, other
-gateways that use it learn that they must not take its messages for repeats of those that they settled.
+trigger would start as a new one. The new consumer tells in its description by which rewind it was made. From that,
+other gateways that use it learn that they must not take its messages for repeats of those that they settled.
 """
 
 from __future__ import annotations

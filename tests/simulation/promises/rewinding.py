@@ -44,7 +44,8 @@ def after_a_rewind_everything_since_then_comes_again(facts: Facts) -> Found:
 
 @promise("delivery", "and nothing from before it that was settled")
 def a_rewind_repeats_nothing_from_before(facts: Facts) -> Found:
-    """Of events that were settled a while ago, unless something else made them come again: a crash, a reload."""
+    """Of events that were settled a while ago, unless a crash, a reload or another fault made the gateway send them
+    again."""
     troubles = sorted(record.at for record in facts.history.of(Happened))
     troubles += [at for life in facts.lives.values() for at in (life.begin, life.end)]
     copies = {id: (begin, end) for id, begin, end in stored(facts)}
@@ -75,15 +76,15 @@ def what_a_rewind_repeats_is_in_order(facts: Facts) -> Found:
         if not _ordered(facts, rewind):
             continue
         dead = _dead(facts, rewind.trigger)
-        chains: dict[tuple[int, str], list[str]] = defaultdict(list)
+        chains: dict[tuple[int, str], list[tuple[float, str]]] = defaultdict(list)
         for id, begin, end in stored(facts):
             if rewind.to + SURE_S < begin and end < rewound.asked and len(facts.copies[id]) == 1 and id not in dead:
                 send = sends[facts.copies[id][0].send]
                 if send.events[0].key:
-                    chains[send.connection, send.events[0].key].append(id)
-        for (_, key), ids in chains.items():
+                    chains[send.connection, send.events[0].key].append((begin, id))
+        for (_, key), found in chains.items():
             before: list[Attempt] = []
-            for id in ids:
+            for _, id in sorted(found):  # one that was tried again is stored after later ones
                 late = [a for a in facts.attempts_of.get((rewind.trigger, id), ()) if a.at >= rewound.at]
                 if not late:
                     continue  # it came before the answer did
