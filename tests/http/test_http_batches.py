@@ -141,7 +141,7 @@ async def test_an_event_that_comes_late_to_its_half_is_sent(tmp_path: Path) -> N
         return 204
 
     with Subscriber(decide=decide) as subscriber:
-        delivery = {"retry": 0, "timeout_s": 5, "rate_per_s": 100}
+        delivery = {"retry": 0, "rate_per_s": 100}
         async with gateway(parts, subscriber.url, tmp_path, {"max_events": 20, "wait": 0.003}, delivery) as status:
             await put(parts, *(event(n) for n in range(40)))
             await until(lambda: status().delivered + status().dead_lettered == 40)
