@@ -155,7 +155,7 @@ class Schedule:
     every: int
     missed: str = "last"
     subject: str = ""
-    """The attribute `subject` of its events; with another one, a reload makes the source anew."""
+    """The attribute `subject` of its events; with another one, a reload replaces the source."""
 
 
 @dataclass(frozen=True)

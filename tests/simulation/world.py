@@ -68,7 +68,7 @@ from .tls_wire import Certificates, hello
 from .workers import Front, Group, several
 
 SCHEDULE_S = 35.0
-"""In this time all runs of schedules are made that are due, also if the clock was set."""
+"""In this time all runs of schedules are made that are due, even if the clock was set."""
 MOST_STEPS = 3_000_000
 """A run that takes more turns in circles."""
 _registry: Registry | None = None

@@ -55,7 +55,7 @@ class Clock:
 
 
 class Due(NamedTuple):
-    """When an event may be due at a trigger, at the earliest and at the latest."""
+    """The first and the last time at which an event may be due at a trigger."""
 
     first: float
     last: float
