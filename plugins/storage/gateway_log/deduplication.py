@@ -417,8 +417,8 @@ class Deduplication:
         return mine if self._others is None else max(mine, self._others.forgot_ms)
 
 
-def _unlike(event: Event, text: str | bytes, data: bytes | None) -> bool:
-    """Whether an event has other content than what is stored."""
+def _unlike(event: Event, text: str | bytes, data: Any) -> bool:
+    """Whether an event has other content than what is stored: `data` may be a `bytearray`, too."""
     try:
         attributes = _decode(text)
     except msgspec.MsgspecError:
