@@ -374,6 +374,7 @@ SAID_ELSEWHERE = {
     "gateway_http/server.py": "a check of the config: one address, two options",
     "gateway_http/source.py": "`of_components`",
     "gateway_kafka/connect.py": "the cluster",
+    "gateway_log/deduplication.py": "keys that are damaged, and in no row",
     "gateway_log/starts.py": "a shard that can't be read",
     "gateway_nats/channel.py": "a check of the config, and the server",
     "gateway_nats/connect.py": "`of_components`",

@@ -70,6 +70,7 @@ class Deduplication:
         self._staged: dict[bytes, bytes] = {}
         self._staged_end = self._staged_ms = 0
         self._first = 0
+        self._told_files: tuple[int, ...] = ()
         self._told_index = 0.0
         self.duplicates = self.keyless = 0
         """Events that were not stored again; events that lack a part of the key."""
@@ -98,6 +99,10 @@ class Deduplication:
                 for shard in shards[1:]:
                     if not shard.damaged and self._reader.has_keys(shard.number):
                         shard.sealed = self._sealed(shard.number)
+                if self._turn is not None and self._others is not None:
+                    self._others.tell_ends(self._turn)
+                    self._turn.tell_end(main.number, main.next)
+                    self._turn.changed()
         except (OSError, sqlite3.Error, StorageError) as e:
             raise StartError(f"log: the keys of {self._folder} can't be read: {e}") from e
         self.use(main, now_ns, begun=True)
@@ -231,8 +236,11 @@ class Deduplication:
         `turn`. Raises `StorageError` if the keys on disk can't be read, or written."""
         try:
             self._look(units[0].received_ns // 1_000_000, first)
-            if self._others is not None:
-                self._others.look()
+            if self._turn is not None and self._others is not None:
+                if self._told_files != (files := (self._main.number, *self._index.files)):
+                    self._told_files = files
+                    self._turn.changed()
+                self._others.look(self._turn)
             return self._rows(shard, first, units)
         except (OSError, sqlite3.Error) as e:
             raise StorageError(f"the keys of duplicates can't be read: {getattr(e, 'strerror', None) or e}") from e
@@ -332,8 +340,8 @@ class Deduplication:
         if (text := self._text_of(event)) is None:
             return None
         with self.turn(writes=False):
-            if self._others is not None:
-                self._others.look()
+            if self._turn is not None and self._others is not None:
+                self._others.look(self._turn)
             found = self._find(blake2b(_encoded(text), digest_size=KEY).digest())
         if found is None or now_ns // 1_000_000 - found.ms > self._window_ms:
             return None
@@ -363,6 +371,8 @@ class Deduplication:
         for unit in units:
             if unit.firsts is not None:
                 self.duplicates += len(unit.firsts) - unit.firsts.count(0)
+        if self._turn is not None:
+            self._turn.tell_end(self._main.number, self._main.next)
         if self._staged:
             self._index.put(self._staged, self._staged_end, self._staged_ms)
             self._staged = {}
@@ -407,8 +417,8 @@ class Deduplication:
         return mine if self._others is None else max(mine, self._others.forgot_ms)
 
 
-def _unlike(event: Event, text: str | bytes, data: bytes | None) -> bool:
-    """Whether an event has other content than what is stored."""
+def _unlike(event: Event, text: str | bytes, data: Any) -> bool:
+    """Whether an event has other content than what is stored: `data` may be a `bytearray`, too."""
     try:
         attributes = _decode(text)
     except msgspec.MsgspecError:

@@ -106,6 +106,12 @@ class KeyIndex:
         """The oldest first."""
         return self._generations[::-1]
 
+    @property
+    def files(self) -> tuple[int, int, int]:
+        """Changes with the files of runs, and with what is in them."""
+        newest = self._generations[0]
+        return self._generations[-1].number, newest.number, sum(len(g.runs) for g in self._generations[:2])
+
     def mark(self) -> None:
         """Marks what is damaged, once its keys are known in another way. Raises `OSError`."""
         last = True

@@ -13,6 +13,7 @@ import os
 import re
 import sqlite3
 import time
+from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
@@ -33,6 +34,7 @@ LOCK = "keys.lock"
 _NAME = re.compile(rf"{FOLDER}(?:-(\d+))?")
 _EARLY_MS = 86_400_000
 _NAMED = 8
+_MOST_BYTES = 1 << 16
 _WAIT_S = 0.02
 
 
@@ -59,11 +61,34 @@ class Turn:
     sees, but that the next start finds once nobody has the file open. So the file of the lock names the shard that is
     being written. Who finds such a name first calls `settle` with it, which must make that transaction visible or
     impossible, or raise `StartError` if another process has the shard and will do it.
+
+    The file also says how far each shard is, and counts `changes` of anything else, so that who has the turn need not
+    look at files that are as they were.
     """
 
     def __init__(self, log_folder: Path, settle: Callable[[int], None]) -> None:
         self._file = os.open(log_folder / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         self._settle = settle
+        self._dirty = False
+        self._ends = array("Q")
+        self.changes = 0
+        """Counts new shards, runs and files of keys; known in a turn."""
+
+    def end(self, shard: int) -> int:
+        """The next sequence of a shard as of its last commit, 0 if that is unknown. Known in a turn."""
+        return self._ends[shard] if shard < len(self._ends) else 0
+
+    def tell_end(self, shard: int, end: int) -> None:
+        """The next sequence of a shard is this now. Others know it after the turn."""
+        if shard >= len(self._ends):
+            self._ends.extend([0] * (shard + 1 - len(self._ends)))
+        self._ends[shard] = end
+        self._dirty = True
+
+    def changed(self) -> None:
+        """The others must look at all files. They know it after the turn."""
+        self.changes += 1
+        self._dirty = True
 
     @contextmanager
     def taken(self, shard: int | None = None, within_s: float = 5.0) -> Iterator[None]:
@@ -76,24 +101,28 @@ class Turn:
                 raise StorageError("the keys of duplicates are not known: another worker has failed, and not restarted")
             time.sleep(_WAIT_S)
         try:
-            if shard is not None:
-                self._name(shard + 1)
+            named = 0 if shard is None else shard + 1
+            if named:
+                os.pwrite(self._file, named.to_bytes(_NAMED, "big"), 0)
             try:
                 yield
             except BaseException as e:
-                if not sync_failed(e):  # else a transaction may be there that nobody sees
-                    self._name(0)
+                # after a sync that failed, a transaction may be there that nobody sees
+                self._write(named if sync_failed(e) else 0)
                 raise
-            self._name(0)
+            if named or self._dirty:
+                self._write(0)
         finally:
             fcntl.flock(self._file, fcntl.LOCK_UN)
 
     def _take(self) -> bool:
         fcntl.flock(self._file, fcntl.LOCK_EX)
         try:
-            if left := int.from_bytes(os.pread(self._file, _NAMED, 0), "big"):
+            left = self._read()
+            if left:
                 self._settle(left - 1)
-                self._name(0)
+                self.changed()
+                self._write(0)
         except StartError:
             fcntl.flock(self._file, fcntl.LOCK_UN)
             return False
@@ -102,8 +131,18 @@ class Turn:
             raise
         return True
 
-    def _name(self, number: int) -> None:
-        os.pwrite(self._file, number.to_bytes(_NAMED, "big"), 0)
+    def _read(self) -> int:
+        content = os.pread(self._file, _MOST_BYTES, 0)
+        ends = content[2 * _NAMED :]
+        self.changes = int.from_bytes(content[_NAMED : 2 * _NAMED], "big")
+        self._ends = array("Q", ends[: len(ends) // 8 * 8])
+        self._dirty = False
+        return int.from_bytes(content[:_NAMED], "big")
+
+    def _write(self, named: int) -> None:
+        head = named.to_bytes(_NAMED, "big") + self.changes.to_bytes(_NAMED, "big")
+        os.pwrite(self._file, head + self._ends.tobytes(), 0)
+        self._dirty = False
 
     def close(self) -> None:
         """Closes the file."""
@@ -136,6 +175,7 @@ class OtherKeys:
         self._sealed: dict[int, int] = {}
         self._again: dict[int, dict[bytes, bytes]] = {}
         self._begins = True
+        self._looked = -1  # the `changes` of then
         self.forgot_ms = 0
         """See `KeyIndex.forgot_ms`."""
 
@@ -169,7 +209,7 @@ class OtherKeys:
         for number, folder in self._others().items():
             if number >= self._workers:
                 self._drop_expired(folder, expired_ms)
-        self.look()
+        self._look_at_all()
         self._begins = False
 
     def folders(self) -> list[list[Generation]]:
@@ -208,8 +248,22 @@ class OtherKeys:
                     raise
         return ends
 
-    def look(self) -> None:
+    def look(self, turn: Turn) -> None:
         """Reads what came since. Raises `OSError` and `sqlite3.Error`."""
+        if turn.changes == self._looked:
+            for shard, rows in self._shards.items():
+                if (end := turn.end(shard)) > rows.seen:
+                    self._read_rows(shard, end)
+            return
+        self._look_at_all()
+        self._looked = turn.changes
+
+    def tell_ends(self, turn: Turn) -> None:
+        """Tells the turn how far the shards are, as of the last look at all."""
+        for shard, rows in self._shards.items():
+            turn.tell_end(shard, rows.seen if rows.keyed else 0)
+
+    def _look_at_all(self) -> None:
         # the rows first: a key whose row is gone by then is in a run by then
         for shard in self._reader.shards():
             if not self._is_mine(shard):
@@ -261,7 +315,7 @@ class OtherKeys:
 
     # -- rows -------------------------------------------------------------------------------------------------------
 
-    def _read_rows(self, shard: int) -> None:
+    def _read_rows(self, shard: int, end: int = 0) -> None:
         rows = self._shards.get(shard)
         if rows is None:
             rows = self._shards[shard] = _Rows(self.sealed(shard))
@@ -272,7 +326,7 @@ class OtherKeys:
                 rows.keyed = self._reader.has_keys(shard)
             if not rows.keyed:
                 return
-            end = self._reader.bounds(shard)[1]
+            end = end or self._reader.bounds(shard)[1]
             if end <= rows.seen:
                 return
             # events first: what retention moves meanwhile is found among the kept keys
