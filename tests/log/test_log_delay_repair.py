@@ -85,6 +85,7 @@ def account(folder: Path, before: Content) -> tuple[Content, set[tuple[str, int]
     return kept, aside
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("step", [499, pytest.param(29, marks=pytest.mark.full)])
 def test_a_flipped_bit_loses_nothing_silently(
     written: Path, spoiled: Callable[[Callable[[bytearray], None]], Path], step: int
@@ -106,6 +107,7 @@ def test_a_flipped_bit_loses_nothing_silently(
     assert lost
 
 
+@pytest.mark.slow
 def test_every_page_in_turn_is_noise(written: Path, spoiled: Callable[[Callable[[bytearray], None]], Path]) -> None:
     file = written / "delayed-000.db"
     before = rows_of(file)
