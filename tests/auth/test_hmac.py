@@ -154,6 +154,7 @@ def test_what_is_not_accepted(headers: Headers, says: str) -> None:
     assert error.value.status == 401
 
 
+@pytest.mark.slow
 @pytest.mark.spec("HM-07")
 @given(st.binary(max_size=100), st.binary(max_size=80), st.binary(max_size=20))
 def test_nothing_else_is_a_signature(body: bytes, signature: bytes, timestamp: bytes) -> None:

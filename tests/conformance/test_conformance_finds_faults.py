@@ -49,6 +49,15 @@ INGRESS_FAULTS = {
     "no 0.3": {"either_0_3"},
 }
 
+INGRESS_GROUPS = [
+    ("takes anything",),
+    ("fails on nonsense",),
+    ("closes on nonsense",),
+    ("any method", "answers with an event", "takes version 2", "takes empty attributes"),
+    ("silent", "no allow", "minds upgrade", "case-sensitive media type", "no duplicates", "no 0.3"),
+    ("small", "path is 400", "no XML", "breaks batches"),
+]
+
 DELIVERY_FAULTS = {
     "options queues": {"options_queues_nothing"},
     "upgrades": {"version_kept", "identical_0_3", "reply_keeps_version"},
@@ -165,9 +174,9 @@ def test_a_right_broker_passes(kind: str) -> None:
     assert [(r.check.title, r.detail) for r in found if r.state != "passed"] == []
 
 
-@pytest.mark.parametrize("fault", INGRESS_FAULTS)
-def test_an_ingress_fault_fails_its_checks(fault: str) -> None:
-    assert failed(results({fault}, "ingress")) == INGRESS_FAULTS[fault]
+@pytest.mark.parametrize("faults", INGRESS_GROUPS, ids=" and ".join)
+def test_ingress_faults_fail_their_checks(faults: tuple[str, ...]) -> None:
+    assert failed(results(set(faults), "ingress")) == set().union(*(INGRESS_FAULTS[f] for f in faults))
 
 
 @pytest.mark.parametrize("faults", GROUPS, ids=" and ".join)
@@ -238,6 +247,7 @@ def test_what_a_config_hides_is_named(tmp_path: Path) -> None:
 
 def test_every_planted_fault_is_in_a_group() -> None:
     assert sorted(f for group in GROUPS for f in group) == sorted(DELIVERY_FAULTS)
+    assert sorted(f for group in INGRESS_GROUPS for f in group) == sorted(INGRESS_FAULTS)
 
 
 def test_a_broker_that_delivers_nothing_fails_each_delivery_check_at_once() -> None:

@@ -10,6 +10,8 @@ import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[2]
 OLDEST = "3.11.2"  # Debian 12
 # Python before 3.11.5 (gh-106052): a group that is repeated possessively goes on behind a try that failed halfway
@@ -32,6 +34,7 @@ def test_every_place_names_the_same_oldest_python() -> None:
         assert set(named) <= {OLDEST}, page
 
 
+@pytest.mark.slow
 def test_nothing_needs_what_the_oldest_python_lacks() -> None:
     assert list(_found('archive.extractall(folder, filter="data")\nre.compile(r"(?:a|%[0-9]{2})*+")')) == [1, 2]
     found = [

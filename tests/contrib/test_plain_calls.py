@@ -6,6 +6,8 @@ import ast
 from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[2]
 
 
@@ -20,6 +22,7 @@ def test_a_packed_call_is_found() -> None:
     assert list(packed("f(*(a, b), c)\nf(*a, (b, c))\ng = [*(1, 2), 3]\n")) == [1]
 
 
+@pytest.mark.slow
 def test_no_argument_list_is_packed_into_a_tuple() -> None:
     files = [
         f for folder in ("gateway_core", "plugins", "dev", "tools", "contrib") for f in (ROOT / folder).rglob("*.py")

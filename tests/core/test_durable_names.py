@@ -118,6 +118,7 @@ def test_servers_are_shown_as_addresses_also_those_that_were_noted_with_two_sche
     assert left_behind(tmp_path) == []
 
 
+@pytest.mark.slow
 @pytest.mark.spec("SAFE-73")
 def test_the_log_of_a_broker_and_the_cursor_of_a_trigger_are_removed_once_that_is_confirmed(tmp_path: Path) -> None:
     plain = "brokers: {BROKER: {}}\ntriggers: {TRIGGER: {broker: BROKER, subscriber: 'http://127.0.0.1:9/'}}\n"

@@ -170,6 +170,7 @@ def test_each_reading_is_accounted_for_without_spark(mqtt_server: Server, tmp_pa
     ]
 
 
+@pytest.mark.area(name="demo")
 @pytest.mark.usefixtures("processes")
 def test_the_demo_needs_an_mqtt_server(tmp_path: Path) -> None:
     code = "from gateway_dev import program; program.FOLDERS = (); from gateway_core.cli import main; main()"
@@ -215,6 +216,7 @@ def test_a_folder_of_someone_else_is_left_alone(tmp_path: Path) -> None:
     assert (tmp_path / "out" / "thesis.txt").read_text() == "five years"
 
 
+@pytest.mark.area(name="demo")
 @pytest.mark.usefixtures("processes")
 def test_a_gateway_that_can_not_start_is_told_with_its_reason(tmp_path: Path) -> None:
     (tmp_path / "bad.yaml").write_text("brokers: {default: {ingres: []}}\n")

@@ -84,9 +84,9 @@ def test_nothing_that_got_a_2xx_is_lost_when_the_gateway_is_killed(tmp_path: Pat
     ledger = Ledger()
     with Subscriber(decide=ledger.answer) as s:
         config = CONFIG.replace("PORT", str(free_port())).replace("URL", s.url)
-        with storm(tmp_path, config, 4000, 8, ledger) as gateway:
+        with storm(tmp_path, config, 2500, 5, ledger) as gateway:
             gateway.wait_until(gateway.drained, 120, "the deliveries")
-            check(ledger, gateway, 4000)
+            check(ledger, gateway, 2500)
 
 
 def with_spark(tmp_path: Path, events: int, kills: int, more: int) -> None:

@@ -17,7 +17,7 @@ from gateway_testing import GatewayProcess, Received, Subscriber
 from tests import web
 from tests.kafka_broker import CLIENTS
 
-KEYS, EACH = 200, 4
+KEYS, EACH = 100, 4
 CONFIG = """
 bridges:
   in:

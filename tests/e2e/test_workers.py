@@ -273,17 +273,17 @@ def test_a_storm_of_reloads_and_kills_leaves_a_gateway_that_works(tmp_path: Path
     with Subscriber() as s, start(tmp_path, BROKER, s.url) as gateway:
         gateway.wait_until(lambda: both(gateway))
         text = gateway.config.read_text()
-        for number in range(30):
+        for number in range(20):
             gateway.config.write_text(text + f"  more{number}: {{subscriber: '{s.url}more', filter: {{type: none}}}}\n")
             os.kill(gateway.pid, signal.SIGHUP)
-            if number in (10, 20):  # in the middle of a reload
+            if number in (8, 16):  # in the middle of a reload
                 gateway.wait_until(lambda: descendants(gateway.pid))  # one may be away
                 workers = sorted(descendants(gateway.pid))
-                os.kill(workers[min(number // 10, len(workers)) - 1], signal.SIGKILL)
+                os.kill(workers[min(number // 8, len(workers)) - 1], signal.SIGKILL)
             time.sleep(0.05)
 
         def settled() -> bool:
-            return both(gateway) and "more29" in {t["name"] for t in status(gateway)["triggers"]}
+            return both(gateway) and "more19" in {t["name"] for t in status(gateway)["triggers"]}
 
         gateway.wait_until(settled, 60, "the last config")
         assert accepted(gateway, 1)
@@ -296,7 +296,7 @@ def test_a_storm_of_reloads_and_kills_leaves_a_gateway_that_works(tmp_path: Path
 def test_signals_while_it_starts_end_it(tmp_path: Path) -> None:
     with Subscriber() as s:
         gateway = start(tmp_path, BROKER, s.url)
-        for wait_s in (0.1, 0.3, 0.6, 1.0, 1.5):
+        for wait_s in (0.1, 0.6, 1.5):
             with suppress(AssertionError):
                 gateway.start(timeout_s=wait_s)
             workers = descendants(gateway.pid)

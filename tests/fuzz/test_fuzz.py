@@ -59,6 +59,7 @@ def test_all_that_was_ever_found_is_mended(name: str) -> None:
         assert time.process_time() - begin < 5, data
 
 
+@pytest.mark.slow
 @pytest.mark.spec("SAFE-24")
 def test_each_file_is_a_target_with_a_dictionary_and_a_planted_fault() -> None:
     assert set(TARGETS) == {file.name.removesuffix("_target.py") for file in HERE.glob("*_target.py")}

@@ -8,6 +8,8 @@ from gateway_java.kafka import KafkaBroker
 
 from tests import kafka_console
 
+pytestmark = pytest.mark.area(name="dev")
+
 ALL = bytes(range(256))
 
 

@@ -320,6 +320,7 @@ async def test_a_log_of_an_older_version_begins_to_deduplicate(log: Any) -> None
     assert split_position(channel.info()["next"]) == (0, 5)
 
 
+@pytest.mark.slow
 @pytest.mark.spec("ONCE-10")
 async def test_verify_reads_the_keys_on_disk(log: Any) -> None:
     channel = await open_(log)

@@ -43,6 +43,7 @@ async def test_what_one_worker_has_is_a_duplicate_for_each_other(log: Any) -> No
     assert [c.info()["deduplication"]["keys"] for c in (one, two)] == [4, 3]  # the other one looks when it commits
 
 
+@pytest.mark.slow
 async def test_workers_that_get_everything_at_once_store_it_once(log: Any) -> None:
     channels = await workers(log, 3)
     chance = random.Random(1)
@@ -59,6 +60,7 @@ async def test_workers_that_get_everything_at_once_store_it_once(log: Any) -> No
     assert all(channel.appended for channel in channels)
 
 
+@pytest.mark.slow
 async def test_keys_in_runs_of_another_worker_and_of_one_that_died(log: Any) -> None:
     one, two = await workers(log)
     for n in range(0, 800, 50):  # a run has 15 keys
@@ -135,6 +137,7 @@ async def test_events_without_a_key_and_replays_are_stored_by_each(log: Any) -> 
     assert await places(two, [log.event(6, order="a")]) == ["-0/3"]
 
 
+@pytest.mark.slow
 @pytest.mark.spec("ONCE-04")
 @pytest.mark.parametrize("shard", [0, 1])
 @pytest.mark.parametrize("before_2", [False, True], ids=["two", "one, then two"])

@@ -211,7 +211,7 @@ def test_the_write_ahead_log_has_a_bound(disk: Path, tmp_path: Path) -> None:
         largest = 0
         flow.start(gateway.ingress())
         try:
-            while len(flow.accepted) < 800:
+            while len(flow.accepted) < 500:
                 largest = max(largest, wal.stat().st_size)
                 time.sleep(0.005)
         finally:
@@ -234,7 +234,7 @@ def test_a_reader_that_never_ends_is_told_of_and_left_behind(disk: Path, tmp_pat
                 gateway.wait_until(lambda: is_full(flow), 60, "a full disk")
             flow.problem = None
             before = len(flow.accepted)
-            gateway.wait_until(lambda: len(flow.accepted) > before + 300, 60, "events to be taken again")
+            gateway.wait_until(lambda: len(flow.accepted) > before + 100, 60, "events to be taken again")
         finally:
             flow.stop()
         gateway.wait_until(gateway.drained, 60, "the deliveries")

@@ -32,6 +32,7 @@ def at(channel: Any, name: str, start: StartPosition) -> int:
     return int(channel.attach_reader(name, match_all(), start=start).start["0"])
 
 
+@pytest.mark.slow
 async def test_times_that_are_out_of_order_hide_no_event(log: Any) -> None:
     """Whatever the order within the slack, the first event of the time or later is the first in the log."""
     chosen = random.Random(1)

@@ -75,15 +75,16 @@ def test_the_page_on_pyspark(at_home: Path, gateway: GatewayProcess) -> None:
             names["query"].stop()
 
 
-@pytest.mark.parametrize(
-    "page", ["docs/howto/read-the-table.md", "docs/howto/tracing.md", "docs/reference/spark-tables.md"]
-)
-def test_a_page_that_reads(at_home: Path, spark: Any, page: str, capsys: pytest.CaptureFixture[str]) -> None:
-    names = run(page, {"spark": spark}, at_home)
-    if "flights" in names:
-        assert names["flights"].count() == len(FLIGHTS)
-    if "live" in names:
-        assert names["live"].isStreaming
-        assert names["events"].count() == len(FLIGHTS)
-    if page.endswith("tracing.md"):
-        assert capsys.readouterr().out.count("0af7651916cd") == len(FLIGHTS)
+PAGES = ("docs/howto/read-the-table.md", "docs/howto/tracing.md", "docs/reference/spark-tables.md")
+
+
+def test_the_pages_that_read(at_home: Path, spark: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    for page in PAGES:
+        names = run(page, {"spark": spark}, at_home)
+        if "flights" in names:
+            assert names["flights"].count() == len(FLIGHTS), page
+        if "live" in names:
+            assert names["live"].isStreaming, page
+            assert names["events"].count() == len(FLIGHTS), page
+        if page.endswith("tracing.md"):
+            assert capsys.readouterr().out.count("0af7651916cd") == len(FLIGHTS), page

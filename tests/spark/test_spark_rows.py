@@ -227,6 +227,7 @@ def test_a_required_field_that_is_missing_is_told(queries: Queries, said: Any) -
     }
 
 
+@pytest.mark.area(name="spark_more")
 def test_an_inferred_schema_grows_and_refuses_what_conflicts(queries: Queries, said: Any) -> None:
     queries.append(said("none", None), said("empty"))
     queries.run(data_schema="infer")
@@ -261,6 +262,7 @@ def test_an_inferred_schema_grows_and_refuses_what_conflicts(queries: Queries, s
     }
 
 
+@pytest.mark.area(name="spark_more")
 def test_a_schema_that_the_user_changes_may_grow_only(queries: Queries, said: Any) -> None:
     queries.append(said("a", b'{"n": 1, "s": "x"}'))
     queries.run(data_schema="n INT")

@@ -99,6 +99,7 @@ def test_more_different_names_than_are_remembered_are_right_too() -> None:
 VALUES = st.one_of(st.text("a/.-\u00e9\n", max_size=8), st.text(max_size=30))
 
 
+@pytest.mark.slow
 @given(VALUES, VALUES)
 def test_whatever_the_values_the_name_is_valid_or_the_event_refused(one: str, two: str) -> None:
     try:
