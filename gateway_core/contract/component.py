@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from .clock import Clock
     from .config_node import Place
+    from .event_data import UnreadableData
     from .options import Config as Config
 
 
@@ -307,6 +308,7 @@ class BuildContext:
     `offline`     True if the component is only inspected (`tidegate test`, `explain`): it is never started, and must
                   not need files such as certificates.
     `names`       durable names of components by their places (`gateway_core.contract.durable`).
+    `unreadable`  for filters: where one that looks at data counts events whose data it can't read; None: nowhere.
     `traces`      True if the gateway traces: sources and channels then set `Event.trace` from what their transport
                   carries (`gateway_core.contract.tracing`).
     """
@@ -325,6 +327,7 @@ class BuildContext:
     offline: bool = False
     place: Place = ()
     names: Mapping[Place, str] = field(default_factory=dict)
+    unreadable: UnreadableData | None = None
 
     def build(self, ref: ComponentRef, part: str = "", **changes: Any) -> Any:
         """Builds a nested component (a sink's codec, a filter's operands) with this context, or one with `changes`."""

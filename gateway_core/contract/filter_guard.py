@@ -11,6 +11,7 @@ from dataclasses import replace
 
 from .component_errors import Errors, text_of_error
 from .event import Event
+from .event_data import UnreadableData
 from .interfaces import Clause, Filter
 from .normal_form import normal_form
 from .outcome import Outcome, Stage
@@ -23,12 +24,20 @@ MOST_UNDECIDED = 1024
 class FilterGuard:
     """A filter that never raises, for a channel: `filter` matches whatever the original raises on.
 
-    `undecided` holds those events, by identity, until the subscription is offered them: (event, outcome).
+    `undecided` holds those events, by identity, until the subscription is offered them: (event, outcome). `unreadable`
+    is what the filters count (`BuildContext.unreadable`).
     """
 
-    def __init__(self, filter: Filter, owner: str, then: str = "the event goes to the dead letter") -> None:
+    def __init__(
+        self,
+        filter: Filter,
+        owner: str,
+        then: str = "the event goes to the dead letter",
+        unreadable: UnreadableData | None = None,
+    ) -> None:
         """`then` is what the log says about the event."""
         self._then = then
+        self.unreadable = unreadable or UnreadableData()
         self.errors = Errors(owner)
         self.undecided: dict[int, tuple[Event, Outcome]] = {}
         self._original = filter

@@ -129,12 +129,14 @@ KeyMapper = Callable[[Event], bytes | None]
 @dataclass(frozen=True, slots=True)
 class Clause:
     """A condition of a filter, and its result for one event: `text` as in the config, whether it `matched`, what was
-    `found` in the event ("size is 'small'"), and the conditions that it is made of."""
+    `found` in the event ("size is 'small'"), and the conditions that it is made of. `data` is True if it is about the
+    event's data, which not everybody may see."""
 
     text: str
     matched: bool
     found: str = ""
     parts: tuple[Clause, ...] = ()
+    data: bool = False
 
 
 @dataclass(frozen=True, slots=True)

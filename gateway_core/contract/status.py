@@ -144,6 +144,9 @@ class DeliveryStatus(Entry, frozen=True):
     dead_lettered: Annotated[int, TOTAL("Events written to the dead letter.")] = 0
     dead_lettered_by_stage: Annotated[dict[str, int], TOTALS_BY_KEY("The same by stage.")] = {}
     filter_errors: Annotated[int, TOTAL("Events on which the filter raised an error.")] = 0
+    unreadable: Annotated[
+        dict[str, int], TOTALS_BY_KEY("Events whose data a filter could not look at, by reason; they do not match.")
+    ] = {}
     in_flight: Annotated[int, CURRENT("Attempts in flight.")] = 0
     waiting: Annotated[int, CURRENT("Events in memory waiting for an attempt, a retry or the dead letter.")] = 0
     lag: Annotated[int | None, CURRENT("Events in the channel that it has not processed yet; null if unknown.")] = None

@@ -635,6 +635,11 @@ class Subscription:
         return self._filter.errors.count if self._filter is not None else 0
 
     @property
+    def unreadable(self) -> dict[str, int]:
+        """Events whose data a filter could not look at, since the start, by reason."""
+        return dict(self._filter.unreadable.counts) if self._filter is not None else {}
+
+    @property
     def dead_lettered(self) -> int:
         """Events written to the dead letter."""
         return self.dead_letters.written if self.dead_letters is not None else 0

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from ..contract import event_data
 from ..contract.departure import Left, left_of
 from ..contract.errors import NotDelivered, Overloaded, StorageError, TidegateError
 from ..contract.event import PARTITION_BITS, Event
@@ -53,6 +54,7 @@ class Bridge(Counted):
     def accept(self, events: Sequence[Event], done: Accepted) -> None:
         if self.filter is not None:
             wanted = [e for e in events if self.filter.matches(e)]
+            event_data.release()
             self.unwanted += len(events) - len(wanted)
             self.accepted += len(events) - len(wanted)
             events = wanted

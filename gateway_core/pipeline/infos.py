@@ -24,6 +24,7 @@ _OF_SUBSCRIPTION = (
     "dead_lettered",
     "dead_lettered_by_stage",
     "filter_errors",
+    "unreadable",
     "in_flight",
     "blocked",
 )

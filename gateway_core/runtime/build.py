@@ -24,6 +24,7 @@ from ..contract.config_model import BridgeConfig, DeliveryConfig, GatewayConfig,
 from ..contract.config_node import Place, dotted
 from ..contract.deduplicate_config import DeduplicateConfig, key_headers
 from ..contract.errors import StartError
+from ..contract.event_data import UnreadableData
 from ..contract.filter_guard import FilterGuard
 from ..contract.interfaces import Admission, Filter, ReadingSink, Sink
 from ..contract.owner import Owner
@@ -197,8 +198,11 @@ class Builder:
     def _filter(self, config: TriggerConfig | BridgeConfig, place: Place) -> tuple[Filter, FilterGuard | None]:
         """The filter, and its guard if it comes from plugins."""
         if config.filters:
-            built = [self._make(ref, (*place, "filters", i)) for i, ref in enumerate(config.filters)]
-            guard = FilterGuard(filters.all_of(built), dotted((*place, "filters")))
+            unreadable = UnreadableData()
+            built = [
+                self._make(ref, (*place, "filters", i), unreadable=unreadable) for i, ref in enumerate(config.filters)
+            ]
+            guard = FilterGuard(filters.all_of(built), dotted((*place, "filters")), unreadable=unreadable)
             return guard.filter, guard
         if isinstance(config, TriggerConfig) and config.filter:
             return filters.attributes_filter(config.filter), None

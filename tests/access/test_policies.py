@@ -254,6 +254,25 @@ async def test_a_filter_that_raises_allows_nothing(tmp_path: Path, caplog: pytes
     assert "policies.a.filters[0] raised KeyError" in caplog.text
 
 
+@pytest.mark.slow
+@pytest.mark.spec("FILT-11")
+async def test_data_that_can_not_be_looked_at_is_not_allowed_by_a_filter_that_is_negated(tmp_path: Path) -> None:
+    deep: Any = {}
+    for _ in range(100):
+        deep = {"secret": deep}
+    await _statuses(
+        tmp_path,
+        config(allow="[{filters: [{not: {data: {secret: true}}}]}]"),
+        ("ann", {"data": {"secret": False}}, 202),
+        ("ann", {"data": {"secret": True}}, 403),
+        ("ann", {"data": {}}, 202),
+        ("ann", {"data": deep}, 403),
+        ("ann", {"data": {"secret": "x" * 300_000}}, 403),
+        ("ann", {"data": '{"secret": true}', "datacontenttype": "text/plain"}, 403),
+        ("ann", {}, 202),
+    )
+
+
 @pytest.mark.spec("PO-07")
 @pytest.mark.parametrize("where", ["policies", "allow"])
 @pytest.mark.usefixtures("real_time")

@@ -17,6 +17,7 @@ from gateway_inspect.schema import schema
 
 from gateway_core.contract.config_yaml import read
 from gateway_core.contract.interpolation import Interpolator
+from tests.installed import REGISTRY
 
 HERE = Path(__file__).parent
 SCHEMA = schema(registry())
@@ -78,3 +79,25 @@ def test_what_is_misspelt_is_refused(path: list[str], value: Any) -> None:
         inner = inner[step]
     inner[path[-1]] = value
     assert not VALIDATOR.is_valid(document)
+
+
+INSTALLED = jsonschema.Draft202012Validator(schema(REGISTRY))
+ON_DATA: list[tuple[dict[str, Any], bool]] = [
+    ({"total": {"gt": 100}, "customer.tier": ["gold", None, 5, True, {"prefix": ["a", "b"]}]}, True),
+    ({"a": None, "b": {"not": [1, {"suffix": "x"}]}, "c": [{"exists": False}], "$max_bytes": 1000}, True),
+    ({"a": "${TIER}", "b": ["${TIER}"], "c": {"prefix": "${TIER}", "gt": "${LEAST}"}}, True),
+    ({}, False),
+    ({"a": {"gtt": 1}}, False),
+    ({"a": {"gt": [1]}}, False),
+    ({"a": {}}, False),
+    ({"a": []}, False),
+    ({"a": {"not": {"exists": True}}}, False),
+    ({"a": 1, "$max_bytes": 0}, False),
+]
+
+
+@pytest.mark.spec("FILT-08")
+@pytest.mark.parametrize(("data", "valid"), ON_DATA)
+def test_conditions_on_data(data: dict[str, Any], valid: bool) -> None:
+    found = {"triggers": {"t": {"subscriber": "http://127.0.0.1:9/", "filters": [{"data": data}]}}}
+    assert INSTALLED.is_valid(found) is valid

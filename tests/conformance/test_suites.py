@@ -154,6 +154,21 @@ class TestNot(Filters):
     word, options = "not", {"any": [{"exact": {"type": "com.example.early"}}, {"not": {"exact": LATE}}]}
 
 
+class TestData(Filters):
+    word, options = "data", {"n": {"gt": 4, "lte": 5}, "s\\.t": ["x", None]}
+    matching = [
+        Event(dict(event(datacontenttype="application/json").attributes), data)
+        for data in (b'{"n": 5, "s.t": null}', b'{"n": [1, 4.5], "s.t": ["x"]}')
+    ]
+    others = [
+        event(),
+        *(
+            Event(dict(event(datacontenttype="application/json").attributes), data)
+            for data in (b'{"n": 4, "s.t": "x"}', b'{"n": 5}', b'{"n": "5", "s.t": "x"}', b"{", b"")
+        ),
+    ]
+
+
 class TestExactNumber(Filters):
     word, options = "exact", {"n": "5"}
     matching = [event(n=5), event(n="5")]

@@ -9,6 +9,9 @@ from gateway_api.roles import Role
 from gateway_console.config import HIDDEN, HideConfig
 from gateway_console.explained import without_values
 from gateway_console.origins import shown
+from gateway_inspect.explain import clause_json
+
+from gateway_core.contract.interfaces import Clause
 
 pytestmark = [pytest.mark.pure, pytest.mark.spec("SAFE-92")]
 
@@ -56,3 +59,12 @@ def test_a_clause_about_a_hidden_attribute_says_nothing_of_it(text: str) -> None
     other = {"text": "exact datasource: 'x'", "matched": False, "found": "…"}
     assert without_values(other, hides, "viewer") == {"text": "exact datasource: 'x'", "matched": False}
     assert without_values(clause, hides, "admin")["text"] == text
+
+
+@pytest.mark.spec("FILT-07")
+def test_a_clause_about_hidden_data_says_nothing_of_it() -> None:
+    inner = Clause('data card: "4111"', True, 'card is "4111"', data=True)
+    clause = clause_json(Clause("all", True, parts=(inner, Clause("exact type: 't'", True, "type is 't'"))))
+    kept = without_values(clause, HideConfig(data=True), "viewer")
+    assert kept["parts"] == [{"text": HIDDEN, "matched": True}, {"text": "exact type: 't'", "matched": True}]
+    assert without_values(clause, HideConfig(attributes=["x"]), "viewer")["parts"][0]["text"] == inner.text

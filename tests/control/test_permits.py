@@ -86,6 +86,7 @@ def test_an_admin_of_the_api_does_not_become_the_gateways_user(tmp_path: Path) -
                 "c": f"subscriber: '{TO}${{ALLOWED}}'",
                 "d": f"subscriber: {{http: {{url: '{TO}', headers: {{x: '${{secret:key}}'}}}}}}",
                 "e": f"subscriber: '{TO}'\nfilter: {{type: '$${{PRIVATE}}'}}",
+                "f": f"subscriber: '{TO}'\nfilters: [data: {{a.b: [{{gt: 1}}, null]}}]",
             }
             for name, text in good.items():
                 made = client.put(f"/api/v1/triggers/{name}", content=text)

@@ -139,7 +139,7 @@ def test_everything_shipped_comes_in_by_its_entry_point() -> None:
         ("codec", "cloudevents"): "cloudevents",
         ("dead_letter", "deadletter"): "deadletter",
         ("observer", "otel"): "otel",
-        **{("filter", f): "basics" for f in ("exact", "prefix", "suffix", "any", "all", "not")},
+        **{("filter", f): "basics" for f in ("exact", "prefix", "suffix", "any", "all", "not", "data")},
         **{("key_mapper", k): "basics" for k in ("record", "partitionkey", "jsonpath")},
     }
     assert expected.items() <= offered.items()

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import gateway_basics.plugin
 import pytest
 from gateway_admin.metric_table import BUILD, GROUP, METRICS, PROCESS, READER, SOURCE
 from gateway_admin.metrics import render
@@ -435,6 +436,55 @@ async def test_plugins_that_raise(tmp_path: Path) -> None:
         await until(lambda: found() == [1, 1, 1])
 
 
+OF_DATA = ("tidegate_trigger_filter_unreadable_total", "tidegate_bridge_filter_unreadable_total")
+
+
+class WithFilters(Parts):
+    """With the filters that everybody has."""
+
+    @hookimpl
+    def gateway_filters(self) -> list[Component]:
+        found: list[Component] = gateway_basics.plugin.gateway_filters()
+        return found
+
+
+@pytest.mark.anyio
+@pytest.mark.spec("FILT-05", "FILT-10")
+@pytest.mark.usefixtures("real_time")
+async def test_data_that_filters_can_not_look_at(tmp_path: Path) -> None:
+    """It reaches the triggers that want it all the same, and no dead letter."""
+    either: dict[str, Any] = {"filters": [{"any": [{"data": {"a": 1}}, {"data": {"b": 1}}]}], "dead_letter": "letters"}
+    config = {
+        "brokers": {"b": {"ingress": ["tap"], "dead_letter": "letters"}},
+        "triggers": {
+            "t": {"broker": "b", "subscriber": "far", **either},
+            "u": {
+                "broker": "b",
+                "subscriber": "far",
+                "filters": [{"not": {"data": {"a": 1}}}],
+                "dead_letter": "letters",
+            },
+        },
+        "bridges": {"x": {"source": "pull", "sink": "far", **either}},
+    }
+    parts = WithFilters()
+    head = {"specversion": "1.0", "id": "1", "source": "/s", "type": "t", "datacontenttype": "application/json"}
+    async with running(parts, config, tmp_path) as gateway:
+        for data in (b"{", b'{"a": 2, "b": 1}', b"[" * 101):
+            parts.tap.put(Event(dict(head), data))
+            parts.pull.put(Event(dict(head), data))
+
+        def told() -> list[Any]:
+            status = gateway.status()
+            found = [*status.triggers, *status.bridges]
+            return [(each.name, each.delivered, each.unreadable, each.dead_lettered) for each in found]
+
+        counted = {"invalid": 1, "too_deep": 1}
+        await until(lambda: told() == [("t", 1, counted, 0), ("u", 3, counted, 0), ("x", 1, counted, 0)])
+        scraped = parsed(render(gateway.status()))
+        assert [scraped(name, reason="invalid") for name in OF_DATA] == [2, 1]
+
+
 OF_WORKERS = ("tidegate_workers",)
 OF_GROUPS = ("tidegate_group_lag_events", "tidegate_group_failing")
 
@@ -444,7 +494,7 @@ def test_every_metric_is_seen_to_move() -> None:
     """Those of Kafka, of Spark and of several workers are in `test_metrics_far.py`."""
     moved = {
         *(*OF_INGRESS, *OF_TRIGGERS, *GAUGES_OF_TRIGGERS, *OF_BRIDGES, *OF_FN, *OF_CONDITIONS, *OF_CONFIG, *OF_PULLING),
-        *(*OF_PLUGINS, *OF_WORKERS, "tidegate_channel_waiting_bytes"),
+        *(*OF_PLUGINS, *OF_DATA, *OF_WORKERS, "tidegate_channel_waiting_bytes"),
         # see tests/replay/test_replay.py
         *("tidegate_trigger_events_replayed_total", "tidegate_replays_active", "tidegate_replays_failed_total"),
         # see tests/e2e/test_deduplication.py

@@ -28,8 +28,10 @@ def histogram(*seconds: float) -> dict[str, Any]:
 
 def document(name: str = "x") -> dict[str, Any]:
     """A status document with one of everything."""
-    counts = dict.fromkeys(("delivered", "attempts", "retried", "in_flight", "waiting", "lag", "refused", "failed"), 3)
-    counts["filter_errors"] = 2
+    counts: dict[str, Any] = dict.fromkeys(
+        ("delivered", "attempts", "retried", "in_flight", "waiting", "lag", "refused", "failed"), 3
+    )
+    counts |= {"filter_errors": 2, "unreadable": {"invalid": 1, "too_large": 2}}
     letters = {"delivery": 1, "decode": 2, "encode": 0}
     ways = {
         "dead_lettered_by_stage": letters,

@@ -16,6 +16,7 @@ from gateway_core.contract.authenticator import Forbidden
 from gateway_core.contract.component import BuildContext, Config, FilterRef
 from gateway_core.contract.component_errors import Errors
 from gateway_core.contract.event import Event
+from gateway_core.contract.event_data import Unreadable, UnreadableData
 from gateway_core.contract.filters import every
 from gateway_core.contract.identity import Identity
 from gateway_core.contract.interfaces import Filter
@@ -229,10 +230,31 @@ def _matches(config: AllowConfig, context: BuildContext, owner: str) -> Callable
     return every([_filter(ref, context, within(owner, f".filters[{i}]")) for i, ref in enumerate(config.filters)])
 
 
+class _Unread(UnreadableData):
+    """Whether a filter could not look at an event's data."""
+
+    __slots__ = ("found",)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.found = False
+
+    def count(self, event: Event, found: Unreadable) -> None:
+        self.found = self.found or bool(found.reason)
+
+
 def _filter(ref: FilterRef, context: BuildContext, owner: str) -> Callable[[Event], bool]:
-    """The filter, which does not match if it raises."""
-    built: Filter = context.registry.build(ref, replace(context, owner=owner, place=()))
-    return closed(built.matches, Errors(owner))
+    """The filter, which does not match if it raises, or if it could not look at the event's data: that is no match, but
+    one that is negated would allow what nobody has read."""
+    unread = _Unread()
+    built: Filter = context.registry.build(ref, replace(context, owner=owner, place=(), unreadable=unread))
+    matches = built.matches
+
+    def read(event: Event) -> bool:
+        unread.found = False
+        return matches(event) is True and not unread.found
+
+    return closed(read, Errors(owner))
 
 
 def closed(matches: Callable[[Event], bool], errors: Errors) -> Callable[[Event], bool]:

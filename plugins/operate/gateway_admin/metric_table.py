@@ -304,6 +304,13 @@ METRICS = (
     ),
     _counter(
         TRIGGER,
+        "tidegate_trigger_filter_unreadable_total",
+        "unreadable",
+        "Events whose data a filter could not look at, by reason; they do not match.",
+        by="reason",
+    ),
+    _counter(
+        TRIGGER,
         "tidegate_trigger_events_replayed_total",
         "replayed",
         "Events that replays sent again, by what came of them (delivered, given_up, unwanted).",
@@ -396,6 +403,13 @@ METRICS = (
         "tidegate_bridge_filter_errors_total",
         "filter_errors",
         "Events on which the filter raised an error; they are kept.",
+    ),
+    _counter(
+        BRIDGE,
+        "tidegate_bridge_filter_unreadable_total",
+        "unreadable",
+        "Events whose data a filter could not look at, by reason; they do not match.",
+        by="reason",
     ),
     _gauge(BRIDGE, "tidegate_bridge_events_in_flight", "in_flight"),
     _gauge(BRIDGE, "tidegate_bridge_events_waiting", "waiting"),

@@ -83,7 +83,7 @@ COMPONENTS: Mapping[str, Mapping[str, frozenset[str]]] = {
     },
     "client": dict.fromkeys(("aiokafka", "confluent"), _ALL),
     "codec": dict.fromkeys(("cloudevents", "fn", "webhook"), _ALL),
-    "filter": dict.fromkeys(("all", "any", "cesql", "exact", "not", "prefix", "sql", "suffix"), _ALL),
+    "filter": dict.fromkeys(("all", "any", "cesql", "data", "exact", "not", "prefix", "sql", "suffix"), _ALL),
     "key_mapper": dict.fromkeys(("attribute", "header", "jsonpath", "none", "partitionkey", "record"), _ALL),
 }
 """The options of each component that an applied trigger may set, by kind and name. Missing on purpose: `spark` (its

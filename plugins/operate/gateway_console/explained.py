@@ -24,11 +24,13 @@ def explained(text: str, built: Topology, broker: str | None = None, trigger: st
 
 
 def without_values(clause: Mapping[str, Any], hides: HideConfig, role: Role | None) -> dict[str, Any]:
-    """A clause without what the event has there, which may be hidden. The text of one that is about a hidden attribute
-    is hidden too: if it holds, it says what the event has."""
+    """A clause without what the event has there, which may be hidden. The text of one that is about a hidden attribute,
+    or about hidden data, is hidden too: if it holds, it says what the event has."""
     kept = {name: value for name, value in clause.items() if name not in ("found", "parts")}
     names = [name for name in hides.attributes if hides.hides_attribute(name, role)]
     if any(re.search(rf"(?<![a-z0-9]){re.escape(name)}(?![a-z0-9])", kept["text"], re.IGNORECASE) for name in names):
+        kept["text"] = HIDDEN
+    if kept.pop("data", False) and hides.hides_data(role):
         kept["text"] = HIDDEN
     if "parts" in clause:
         kept["parts"] = [without_values(part, hides, role) for part in clause["parts"]]

@@ -14,6 +14,7 @@ from typing import Any
 from gateway_access.decisions import Sender, decisions
 from gateway_cloudevents import event_json
 
+from gateway_core.contract import event_data
 from gateway_core.contract.backoff import ceiling_s, wait_s
 from gateway_core.contract.capabilities import KnowsKeys, Previewing, Reading, pulls
 from gateway_core.contract.clock import Clock, SystemClock
@@ -71,6 +72,7 @@ def explain(
         and (not trigger or broker in (None, t.broker.name))  # of its own broker: it may have arrived there
         and clause_of(t.filter, event).matched
     ]
+    event_data.release()
     return {
         "event": _head(event),
         "wanted": sum(e["matched"] for e in entries),
@@ -221,6 +223,8 @@ def clause_json(clause: Clause) -> dict[str, Any]:
         made["found"] = clause.found
     if clause.parts:
         made["parts"] = [clause_json(part) for part in clause.parts]
+    if clause.data:
+        made["data"] = True
     return made
 
 

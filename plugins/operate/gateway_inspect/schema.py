@@ -101,6 +101,12 @@ class _Generator(GenerateJsonSchema):
     def field_title_should_be_set(self, schema: Any) -> bool:
         return False
 
+    def tagged_union_schema(self, schema: Any) -> Any:
+        made = super().tagged_union_schema(schema)
+        if "oneOf" in made:  # `${…}` is admitted by several arms
+            made["anyOf"] = made.pop("oneOf")
+        return made
+
     def encode_default(self, dft: Any) -> Any:
         return super().encode_default(_as_written(dft))
 

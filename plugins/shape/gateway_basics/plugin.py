@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gateway_core.contract.component import Component
+from gateway_core.contract.component import BuildContext, Component
 from gateway_core.contract.hookspecs import hookimpl
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
+
+    from gateway_core.contract.interfaces import Filter
+
+    from .data_config import DataConfig
 
 
 def _attributes() -> type[BaseModel]:
@@ -27,6 +31,18 @@ def _filters() -> type[BaseModel]:
     from .config import FiltersConfig
 
     return FiltersConfig
+
+
+def _data() -> type[BaseModel]:
+    from .data_config import DataConfig
+
+    return DataConfig
+
+
+def _build_data(config: DataConfig, context: BuildContext) -> Filter:
+    from .data import build_data
+
+    return build_data(config, context)
 
 
 def _no_options() -> type[BaseModel]:
@@ -64,6 +80,7 @@ def gateway_filters() -> list[Component]:
         Component("all", "Matches when all of a list of filters match.", _filters, filters.build_all),
         Component("any", "Matches when at least one of a list of filters matches.", _filters, filters.build_any),
         Component("not", "Matches when a filter does not.", _filter, filters.build_not),
+        Component("data", "Matches when values in JSON data meet all conditions.", _data, _build_data),
     ]
 
 

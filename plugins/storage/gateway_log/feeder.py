@@ -17,6 +17,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
 
+from gateway_core.contract import event_data
 from gateway_core.contract.capabilities import DeliveryState, GivenUp
 from gateway_core.contract.component_errors import Errors
 from gateway_core.contract.event import PARTITION_BITS, Event, position_of, split_position
@@ -197,7 +198,9 @@ class Cursor:
                 self.feed.errors.note(f"{self.feed.name} gets the event all the same", e)
                 wanted = True
             if wanted and not self._offer(event):
+                event_data.release()
                 return split_position(event.position)[1]
+        event_data.release()
         return None
 
     def passed(self, sequence: int) -> None:
@@ -464,6 +467,7 @@ class Feeder:
                 self.unrouted += 1
             for live, _ in targets:
                 live(event)
+        event_data.release()
 
     async def begin(self) -> None:
         """Brings all subscriptions to the end of the log, as far as they have room. Those that are near it share one

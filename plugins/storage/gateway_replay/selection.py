@@ -9,6 +9,7 @@ import anyio.lowlevel
 from gateway_api.filter_texts import BadFilter, compile_all
 from gateway_api.routes import Problem
 
+from gateway_core.contract import event_data
 from gateway_core.contract.errors import StorageError
 from gateway_core.contract.event import Event
 from gateway_core.contract.interfaces import Filter
@@ -97,6 +98,7 @@ async def events_of(channel: Replayable, parts: Mapping[int, tuple[int, int]]) -
                 if number % STEP == STEP - 1:
                     await anyio.lowlevel.checkpoint()
                 yield event
+            event_data.release()
 
 
 async def counted(channel: Replayable, parts: Mapping[int, tuple[int, int]], wanted: Callable[[Event], bool]) -> Counts:

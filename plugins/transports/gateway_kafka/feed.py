@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 import anyio
 from anyio.abc import TaskGroup
 
+from gateway_core.contract import event_data
 from gateway_core.contract.component import BuildContext
 from gateway_core.contract.component_errors import Errors
 from gateway_core.contract.errors import Refused
@@ -196,7 +197,9 @@ class KafkaFeed:
             if not wanted:
                 self.flow.settle(event.position)
             elif not self._offer(event):
+                event_data.release()
                 return count
+        event_data.release()
         return len(events)
 
     def refuse(self, record: Record, partition: Partition, position: int, error: Refused) -> None:

@@ -13,7 +13,7 @@ from gateway_transport.not_an_event import wrapped
 from nats.aio.msg import Msg
 from nats.js import api
 
-from gateway_core.contract import late_start
+from gateway_core.contract import event_data, late_start
 from gateway_core.contract.capabilities import DeliveryState
 from gateway_core.contract.component import BuildContext
 from gateway_core.contract.component_errors import Errors
@@ -212,6 +212,7 @@ class JetStreamFeed:
         except Exception as e:  # a filter that raises counts as a match
             self._errors.note(f"the consumer {self.consumer} gets the event all the same", e)
             wanted = True
+        event_data.release()
         if not wanted:
             self._puller.settle(sequence)
         elif self._waiting or self._offering or not self._receiver.offer(event):
