@@ -59,6 +59,8 @@ class UnreadableData:
 _Held = tuple[bytes | None, object, bool, Any]
 _NOTHING: Final[_Held] = (None, None, False, None)
 _held: _Held = _NOTHING  # data, its content type, `json_data`, and the value; replaced as a whole
+asked = False
+"""Whether a filter has asked since `release`: what need not be called costs events without such filters nothing."""
 
 
 def json_value(event: Event, most_bytes: int) -> Any:
@@ -68,7 +70,7 @@ def json_value(event: Event, most_bytes: int) -> Any:
     Numbers are exact: `int`, or `Decimal` for those with a fraction or an exponent (one that is too far from zero for
     that is infinite, one too near to zero is the smallest there is). Of members with one name the last counts. Half a
     surrogate pair, which JSON allows as an escape (RFC 8259 section 8.2), stays as it is."""
-    global _held
+    global _held, asked
     data = event.data
     if data is None:
         return NO_DATA
@@ -84,14 +86,14 @@ def json_value(event: Event, most_bytes: int) -> Any:
     if len(data) > most_bytes:
         return TOO_LARGE
     value = _decoded(data)
-    _held = (data, media, event.json_data, value)
+    _held, asked = (data, media, event.json_data, value), True
     return value
 
 
 def release() -> None:
-    """Drops the value that is kept. Whoever offers events to filters calls it afterwards."""
-    global _held
-    _held = _NOTHING
+    """Drops the value that is kept. Whoever offers events to filters calls it afterwards, if filters have `asked`."""
+    global _held, asked
+    _held, asked = _NOTHING, False
 
 
 def _is_json(media: object) -> bool:

@@ -54,7 +54,8 @@ class Bridge(Counted):
     def accept(self, events: Sequence[Event], done: Accepted) -> None:
         if self.filter is not None:
             wanted = [e for e in events if self.filter.matches(e)]
-            event_data.release()
+            if event_data.asked:
+                event_data.release()
             self.unwanted += len(events) - len(wanted)
             self.accepted += len(events) - len(wanted)
             events = wanted

@@ -160,7 +160,10 @@ class Deduplication:
             for first, before in list(gaps(generations, shard, start, min(end, self._sealed(shard)))):
                 log.warning(
                     "%s: keys of the events %d to %d of shard %d are damaged: they are read from the events again",
-                    *(self._folder, first, before - 1, shard),
+                    self._folder,
+                    first,
+                    before - 1,
+                    shard,
                 )
                 self._make_part(shard, first, before, since)
         self._index.mark()

@@ -198,9 +198,11 @@ class Cursor:
                 self.feed.errors.note(f"{self.feed.name} gets the event all the same", e)
                 wanted = True
             if wanted and not self._offer(event):
-                event_data.release()
+                if event_data.asked:
+                    event_data.release()
                 return split_position(event.position)[1]
-        event_data.release()
+        if event_data.asked:
+            event_data.release()
         return None
 
     def passed(self, sequence: int) -> None:
@@ -467,7 +469,8 @@ class Feeder:
                 self.unrouted += 1
             for live, _ in targets:
                 live(event)
-        event_data.release()
+        if event_data.asked:
+            event_data.release()
 
     async def begin(self) -> None:
         """Brings all subscriptions to the end of the log, as far as they have room. Those that are near it share one

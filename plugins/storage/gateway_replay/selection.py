@@ -98,7 +98,8 @@ async def events_of(channel: Replayable, parts: Mapping[int, tuple[int, int]]) -
                 if number % STEP == STEP - 1:
                     await anyio.lowlevel.checkpoint()
                 yield event
-            event_data.release()
+            if event_data.asked:
+                event_data.release()
 
 
 async def counted(channel: Replayable, parts: Mapping[int, tuple[int, int]], wanted: Callable[[Event], bool]) -> Counts:

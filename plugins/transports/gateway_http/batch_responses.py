@@ -43,13 +43,17 @@ class _Item(msgspec.Struct):
     source: str | None = None
 
 
+_ITEMS = msgspec.json.Decoder(_Items)
+_ITEM = msgspec.json.Decoder(_Item)
+
+
 class _Stated:
     """The status of an event, and the JSON text that says it."""
 
     __slots__ = ("id", "source", "status", "text")
 
     def __init__(self, text: Raw) -> None:
-        item = _decoded(text, _Item)
+        item = _decoded(text, _ITEM)
         status = item.status
         if isinstance(status, str):  # the guidelines say that it is a string, and a number
             status = int(status) if len(status) == 3 and status.isascii() and status.isdigit() else 0
@@ -140,12 +144,12 @@ def _is_json(headers: Headers) -> bool:
 def _read(body: bytes) -> list[_Stated]:
     """The items of a body. Raises `ValueError` if it has none, or one that does not fit."""
     body.decode()  # msgspec does not look at the text that it skips
-    return [_Stated(text) for text in _decoded(body, _Items).items]
+    return [_Stated(text) for text in _decoded(body, _ITEMS).items]
 
 
-def _decoded(text: bytes | Raw, kind: type[T]) -> T:
+def _decoded(text: bytes | Raw, decoder: msgspec.json.Decoder[T]) -> T:
     try:
-        return msgspec.json.decode(text, type=kind)
+        return decoder.decode(text)
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
     except msgspec.MsgspecError as e:

@@ -197,9 +197,11 @@ class KafkaFeed:
             if not wanted:
                 self.flow.settle(event.position)
             elif not self._offer(event):
-                event_data.release()
+                if event_data.asked:
+                    event_data.release()
                 return count
-        event_data.release()
+        if event_data.asked:
+            event_data.release()
         return len(events)
 
     def refuse(self, record: Record, partition: Partition, position: int, error: Refused) -> None:

@@ -212,7 +212,8 @@ class JetStreamFeed:
         except Exception as e:  # a filter that raises counts as a match
             self._errors.note(f"the consumer {self.consumer} gets the event all the same", e)
             wanted = True
-        event_data.release()
+        if event_data.asked:
+            event_data.release()
         if not wanted:
             self._puller.settle(sequence)
         elif self._waiting or self._offering or not self._receiver.offer(event):
