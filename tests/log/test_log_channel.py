@@ -112,7 +112,7 @@ async def test_an_event_that_cant_be_stored_is_refused_for_good_and_costs_no_oth
     assert len(s.events) == 1
 
 
-async def test_only_what_was_not_acknowledged_comes_again(log: Any) -> None:
+async def test_only_what_was_not_acknowledged_is_redelivered(log: Any) -> None:
     s = log.Subscriber()
     channel = await log.open({"s": s})
     await log.append(channel, log.events(5))

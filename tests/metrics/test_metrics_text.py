@@ -51,8 +51,11 @@ def document(name: str = "x") -> dict[str, Any]:
         "channel": channel,
         "sources": [source, source],
         "dead_lettered_by_stage": letters,
+        "keys": 3,
+        "deduplicate_window_s": 60.0,
         **accepts,
     }
+    ways |= {"delayed_until": "2026-11-28T10:00:00Z", "delayed_late_s": 0.0}
     trigger = {"name": "t", "broker": name, "ready": False, "reader": None, "replayed": letters, **counts, **ways}
     state: dict[str, Any] = {"state": "running", "error": None, "rows": 7, "quarantined": 1, "restarts": 0}
     state |= {

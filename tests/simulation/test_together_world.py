@@ -35,7 +35,7 @@ def test_no_plan_breaks_a_promise(seeds: range) -> None:
         away += any(one.server in ("t2", "t3") for one in history.of(Refused))
     assert together_ > 10 * len(seeds), "the plans have too few batches"
     assert parts > len(seeds), "the plans have too few statuses of single events"
-    assert away > len(seeds) / 3, "the subscribers of triggers that hold are away too seldom"
+    assert away > len(seeds) / 3, "the subscribers of triggers that hold are down too seldom"
 
 
 @pytest.mark.parametrize("name", BUGS)

@@ -29,7 +29,7 @@ def _seen(facts: Facts, name: str, id: str, write: Attempt) -> list[Attempt]:
 @promise("delivery", "a trigger gives up no event for lack of an answer")
 def a_trigger_that_holds_gives_up_no_event_for_lack_of_an_answer(facts: Facts) -> Found:
     """An event is given up for its answers: for a final one, or for as many failures as its policy allows. One
-    attempt without an answer may count for each time that the subscriber was away."""
+    attempt without an answer may count for each time that the subscriber was down."""
     for name, id, letter, write in facts.letters_by_attempt():
         found = _always(facts, name)
         if write is None or not found or not all(t.policy.hold_while_down for t in found):
