@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from collections import Counter
 
 import pytest
@@ -11,8 +9,8 @@ import pytest
 from tests.simulation.history import Arrived, Operated, Stored, Waits
 from tests.simulation.later_plan import later
 from tests.simulation.oracle import violations
-from tests.simulation.planting import FOLDER, TREE, bugs
-from tests.simulation.test_planting import fits_and_quotes
+from tests.simulation.planting import FOLDER, bugs
+from tests.simulation.test_planting import fits_and_quotes, the_search_finds
 from tests.simulation.world import run
 
 pytestmark = pytest.mark.spec("SIM-18")
@@ -47,6 +45,4 @@ def test_a_bug_fits_the_code_and_quotes_the_promise(name: str) -> None:
     "name", [pytest.param(name, marks=[] if name == SAMPLE else [pytest.mark.full]) for name in BUGS]
 )
 def test_the_search_finds_it(name: str) -> None:
-    command = [sys.executable, "-m", "tests.simulation.later_search", "--seeds", "400", "--planted", name]
-    ran = subprocess.run(command, cwd=TREE, capture_output=True, text=True)
-    assert ran.returncode == 0, ran.stdout + ran.stderr
+    the_search_finds("later", name, 400)

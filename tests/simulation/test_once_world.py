@@ -3,16 +3,13 @@ other windows, and several workers."""
 
 from __future__ import annotations
 
-import subprocess
-import sys
-
 import pytest
 
 from tests.simulation.history import Answered, Kept
 from tests.simulation.once_plan import duplicating
 from tests.simulation.oracle import violations
-from tests.simulation.planting import FOLDER, TREE, bugs
-from tests.simulation.test_planting import fits_and_quotes
+from tests.simulation.planting import FOLDER, bugs
+from tests.simulation.test_planting import fits_and_quotes, the_search_finds
 from tests.simulation.world import run
 
 pytestmark = pytest.mark.spec("ONCE-15")
@@ -42,6 +39,4 @@ def test_a_bug_fits_the_code_and_quotes_the_promise(name: str) -> None:
 @pytest.mark.usefixtures("processes")
 @pytest.mark.parametrize("name", BUGS)
 def test_the_search_finds_it(name: str) -> None:
-    command = [sys.executable, "-m", "tests.simulation.once_search", "--seeds", "300", "--planted", name]
-    ran = subprocess.run(command, cwd=TREE, capture_output=True, text=True)
-    assert ran.returncode == 0, ran.stdout + ran.stderr
+    the_search_finds("once", name)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -29,6 +31,14 @@ def fits_and_quotes(bug: Bug) -> None:
     for file, text in texts.items():
         compile(text, file, "exec")
     assert plain(bug.promise) in page(bug.page), "the page does not say this"
+
+
+def the_search_finds(world: str, name: str, seeds: int = 300) -> None:
+    """A search over so many plans of this world ends with the planted bug found."""
+    command = [sys.executable, "-m", "tests.simulation.world_search", world]
+    command += ["--seeds", str(seeds), "--planted", name]
+    ran = subprocess.run(command, cwd=TREE, capture_output=True, text=True)
+    assert ran.returncode == 0, ran.stdout + ran.stderr
 
 
 def test_there_is_one_for_each_promise() -> None:

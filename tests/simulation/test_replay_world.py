@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-
 import pytest
 
 from tests.simulation.history import Arrived, ReplayBegan
 from tests.simulation.oracle import violations
-from tests.simulation.planting import FOLDER, TREE, bugs
+from tests.simulation.planting import FOLDER, bugs
 from tests.simulation.replay_plan import replaying
-from tests.simulation.test_planting import fits_and_quotes
+from tests.simulation.test_planting import fits_and_quotes, the_search_finds
 from tests.simulation.world import run
 
 pytestmark = pytest.mark.spec("AGAIN-19")
@@ -46,6 +43,4 @@ def test_a_bug_fits_the_code_and_quotes_the_promise(name: str) -> None:
     ],
 )
 def test_the_search_finds_it(name: str) -> None:
-    command = [sys.executable, "-m", "tests.simulation.replay_search", "--seeds", "300", "--planted", name]
-    ran = subprocess.run(command, cwd=TREE, capture_output=True, text=True)
-    assert ran.returncode == 0, ran.stdout + ran.stderr
+    the_search_finds("replays", name)

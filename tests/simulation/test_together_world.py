@@ -3,16 +3,13 @@ reject, fail or are down."""
 
 from __future__ import annotations
 
-import subprocess
-import sys
-
 import pytest
 
 from tests.simulation.decoding import attributes_of_all
 from tests.simulation.history import Arrived, Refused, Replied
 from tests.simulation.oracle import violations
-from tests.simulation.planting import FOLDER, TREE, bugs
-from tests.simulation.test_planting import fits_and_quotes
+from tests.simulation.planting import FOLDER, bugs
+from tests.simulation.test_planting import fits_and_quotes, the_search_finds
 from tests.simulation.together_plan import together
 from tests.simulation.world import run
 
@@ -46,6 +43,4 @@ def test_a_bug_fits_the_code_and_quotes_the_promise(name: str) -> None:
 @pytest.mark.usefixtures("processes")
 @pytest.mark.parametrize("name", [pytest.param(name, marks=() if name in SHORT else pytest.mark.full) for name in BUGS])
 def test_the_search_finds_it(name: str) -> None:
-    command = [sys.executable, "-m", "tests.simulation.together_search", "--seeds", "300", "--planted", name]
-    ran = subprocess.run(command, cwd=TREE, capture_output=True, text=True)
-    assert ran.returncode == 0, ran.stdout + ran.stderr
+    the_search_finds("together", name)
