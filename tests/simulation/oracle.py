@@ -99,27 +99,27 @@ class Violation:
         return f"{self.at:.3f} s: {self.what} [{self.promise}]"
 
 
+def checked_by(plan: Plan) -> list[str]:
+    """The names of the promises that a run of this plan is checked by, in their order."""
+    sets = [OF_LATER if plan.later else PROMISES.keys() - LATER_ONLY]
+    if plan.configs[0].once is not None:
+        sets.append(OF_ONCE)
+    elif plan.rewinds:
+        sets.append(OF_REWINDS)
+    elif any(config.workers > 1 for config in plan.configs):
+        sets.append(OF_WORKERS)
+    if plan.replays:
+        sets.append(OF_REPLAYS)
+    if any(t.batch or t.policy.hold_while_down for config in plan.configs for t in config.triggers):
+        sets.append(OF_TOGETHER)
+    return [name for name in PROMISES if all(name in each for each in sets)]
+
+
 def violations(plan: Plan, history: History) -> list[Violation]:
     """All that the run broke, in order of time."""
     facts = Facts(plan, history)
     found = []
-    several = any(config.workers > 1 for config in plan.configs)
-    joins = any(t.batch or t.policy.hold_while_down for config in plan.configs for t in config.triggers)
-    for promise in PROMISES.values():
-        if plan.configs[0].once is not None:
-            if promise.name not in OF_ONCE:
-                continue
-        elif plan.rewinds:
-            if promise.name not in OF_REWINDS:
-                continue
-        elif several and promise.name not in OF_WORKERS:
-            continue
-        if plan.replays and promise.name not in OF_REPLAYS:
-            continue
-        if joins and promise.name not in OF_TOGETHER:
-            continue
-        if promise.name not in OF_LATER if plan.later else promise.name in LATER_ONLY:
-            continue
+    for promise in map(PROMISES.__getitem__, checked_by(plan)):
         for count, (at, what) in enumerate(promise.check(facts)):
             if count == MOST:
                 break
