@@ -81,7 +81,7 @@ def json_value(event: Event, most_bytes: int) -> Any:
     held = _held
     if held[0] is data and held[1] == media and held[2] is event.json_data:
         return held[3] if len(data) <= most_bytes else TOO_LARGE
-    if not (event.json_data or _is_json(media)):
+    if not (event.json_data or is_json(media)):
         return NOT_JSON
     if len(data) > most_bytes:
         return TOO_LARGE
@@ -96,8 +96,8 @@ def release() -> None:
     _held, asked = _NOTHING, False
 
 
-def _is_json(media: object) -> bool:
-    """Whether a content type is JSON's (json-format.md section 3.1.1)."""
+def is_json(media: object) -> bool:
+    """Whether a content type is JSON's (CloudEvents 1.0.2 json-format.md section 3.1.1)."""
     return isinstance(media, str) and media.partition(";")[0].strip().lower().endswith(("/json", "+json"))
 
 

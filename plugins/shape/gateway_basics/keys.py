@@ -10,6 +10,7 @@ from msgspec.json import Decoder
 from gateway_core.contract.component import BuildContext
 from gateway_core.contract.errors import Refused
 from gateway_core.contract.event import Event, text_of
+from gateway_core.contract.event_data import is_json
 from gateway_core.contract.interfaces import KeyMapper
 from gateway_core.contract.normal_form import normal_attributes
 
@@ -113,7 +114,7 @@ def _is_json(event: Event) -> bool:
     """Whether the content type is JSON's (json-format.md section 3.1.1)."""
     for name in CONTENT_TYPES:
         if isinstance(value := event.attributes.get(name), str):
-            return value.partition(";")[0].strip().lower().endswith(("/json", "+json"))
+            return is_json(value)
     return False
 
 

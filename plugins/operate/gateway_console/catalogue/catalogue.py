@@ -12,6 +12,8 @@ from typing import Any
 
 from gateway_schema.inferred import Budget, Shape
 
+from gateway_core.contract.event_data import is_json
+
 from .counter import SeenEvents
 
 MOST_TYPES = 500
@@ -181,8 +183,7 @@ def _kind(value: Any) -> str:
 
 def payload(event: Mapping[str, Any]) -> tuple[bool, Any]:
     """Whether the data of an event in CloudEvents JSON are JSON, and their value (JSON Event Format section 3.1)."""
-    media = str(event.get("datacontenttype") or "application/json").partition(";")[0].strip().lower()
-    if not media.endswith(("/json", "+json")):
+    if not is_json(str(event.get("datacontenttype") or "application/json")):
         return False, None
     if "data" in event:
         return True, event["data"]
